@@ -22,7 +22,7 @@ from tests.program import succeeds
 from weft.cli import main
 from weft.config import load_config
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.model import Classifier, LabelledBatch
+from weft.tasks.classify.model import Classifier, LabelledBatch, TokenLayer
 from weft.tasks.stored_data import stored
 from weft.training.run import open_run
 
@@ -329,10 +329,11 @@ def test_a_break_and_a_resume_end_in_the_same_weights(tmp_path):
 
 def test_class_weights_multiply_the_loss():
     torch.manual_seed(0)
-    model = Classifier(5, 2, ClassifyConfig().model).eval()
+    settings = ClassifyConfig().model
+    model = Classifier(TokenLayer(5, settings), 2, settings).eval()
     batch = LabelledBatch(torch.tensor([[4], [4], [4]]), torch.tensor([1, 1, 1]), torch.tensor([0, 0, 1]))
     plain, weighted = model.loss(batch).total, model.loss(batch, torch.tensor([0.75, 1.5])).total
-    nats = -model(batch.ids, batch.lengths).logits.log_softmax(-1)[range(3), batch.labels]
+    nats = -model(batch.values, batch.lengths).logits.log_softmax(-1)[range(3), batch.labels]
     assert plain.item() == pytest.approx(nats.sum().item())
     assert weighted.item() == pytest.approx((0.75 * nats[0] + 0.75 * nats[1] + 1.5 * nats[2]).item())
 

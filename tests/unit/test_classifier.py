@@ -13,7 +13,7 @@ from weft.nn import Recurrent
 from weft.nn.dropout import word_dropout
 from weft.nn.pooling import POOLINGS, LastPooling, MaxPooling, MeanPooling, Pooled, Pooling
 from weft.tasks.classify.config import ClassifyModelConfig
-from weft.tasks.classify.model import Classifier, LabelledBatch
+from weft.tasks.classify.model import Classifier, LabelledBatch, TokenLayer
 
 V, LABELS = 11, 3
 LENGTHS = torch.tensor([6, 1, 4, 0, 7])
@@ -25,7 +25,7 @@ def config(**settings):
 
 def model_of(seed=0, **settings):
     torch.manual_seed(seed)
-    model = Classifier(V, LABELS, config(**settings)).eval().double()
+    model = Classifier(TokenLayer(V, config(**settings)), LABELS, config(**settings)).eval().double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.5)  # no zero biases
@@ -48,7 +48,8 @@ SHAPES = {
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_battery(shape, pooling):
     torch.manual_seed(1)
-    model = Classifier(V, LABELS, config(pooling=pooling, **SHAPES[shape]))
+    settings = config(pooling=pooling, **SHAPES[shape])
+    model = Classifier(TokenLayer(V, settings), LABELS, settings)
     lengths, labels = torch.tensor([30, 3, 17, 30, 1]), torch.tensor([0, 2, 1, 1, 0])
     batch = LabelledBatch(rows(5, 30), lengths, labels)
     parts = [LabelledBatch(*(part[begin:end] for part in batch)) for begin, end in ((0, 1), (1, 5))]
@@ -201,7 +202,7 @@ def test_word_dropout_takes_its_share_and_only_while_training():
 
 def test_a_pooling_that_is_not_there():
     with pytest.raises(WeftError, match="pooling 'maximum' is not known"):
-        Classifier(V, LABELS, config(pooling="maximum"))
+        Classifier(TokenLayer(V, config()), LABELS, config(pooling="maximum"))
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

@@ -47,7 +47,7 @@ def written(tmp_path, content, name="data.txt"):
 
 
 def pairs_of(found):
-    return [(row.text, row.label) for row in found.rows]
+    return [(row.value, row.label) for row in found.rows]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_known_labels_say_how_a_later_file_is_written(tmp_path):
     like = ExampleLayout("text", "label", ("good", "bad"))
     for content in ("so nice,good\n", "so nice, good\nso ugly, bad\n", "good so nice, well\nbad so ugly, well\n"):
         found = read_labelled(written(tmp_path, content), AUTO, like)
-        assert [row.text.split(",")[0] for row in found.rows] == ["so nice", "so ugly"][: len(found.rows)]
+        assert [row.value.split(",")[0] for row in found.rows] == ["so nice", "so ugly"][: len(found.rows)]
 
 
 FEW = [("a good film", "good"), ("a bad film", "bad"), ("so very good", "good"), ("so very bad", "bad")]
@@ -272,7 +272,7 @@ def test_csv_and_json_keep_every_text(tmp_path_factory, pairs):
 def test_a_line_of_two_million_characters_is_one_text(tmp_path):
     long = "word " * 400_000
     for name, content in (("a.tsv", f"x\t{long}\ny\tb\n"), ("a.csv", f'x,"{long}"\ny,b\n')):
-        assert [len(row.text) for row in read_labelled(written(tmp_path, content, name), AUTO).rows] == [1999999, 1]
+        assert [len(row.value) for row in read_labelled(written(tmp_path, content, name), AUTO).rows] == [1999999, 1]
 
 
 def test_texts_without_labels(tmp_path):
@@ -323,13 +323,13 @@ def test_grammar_examples_have_the_number_of_the_first_subject():
     examples = grammar_examples(300, seed=3)
     assert examples == grammar_examples(300, seed=3)
     verbs = {"singular": {"sleeps", "sings", "waits"}, "plural": {"sleep", "sing", "wait"}}
-    short = [one for one in examples if len(one.text.split()) == 3 and one.text.split()[0] in ("the", "some", "a")]
+    short = [one for one in examples if len(one.value.split()) == 3 and one.value.split()[0] in ("the", "some", "a")]
     assert {one.label for one in short} == {"singular", "plural"}
     for one in short:
-        last = one.text.rstrip(".").split()[-1]
+        last = one.value.rstrip(".").split()[-1]
         assert last not in verbs["plural" if one.label == "singular" else "singular"]
-    mixed = [one for one in examples if " that " in one.text and one.label == "plural"]
-    assert any(" sees " in one.text or " likes " in one.text for one in mixed), (
+    mixed = [one for one in examples if " that " in one.value and one.label == "plural"]
+    assert any(" sees " in one.value or " likes " in one.value for one in mixed), (
         "verbs of the other number stand between"
     )
 
@@ -373,7 +373,7 @@ def test_real_files(name, count, text):
     found = read_labelled(FOLDER / name, AUTO)
     assert len(found.rows) == count
     assert {row.label for row in found.rows} == {"0", "1"}
-    assert found.rows[0].text.startswith(text)
+    assert found.rows[0].value.startswith(text)
 
 
 def test_several_text_columns_are_joined(tmp_path):

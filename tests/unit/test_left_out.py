@@ -53,7 +53,7 @@ def test_rows_of_a_table_without_a_text_or_a_label_are_counted(tmp_path):
         f"4 of 12 rows (no text: 2, no label: 2): {path}:5, {path}:7, {path}:9, ...; `data.strict=true` refuses them",
     )
     assert (len(found.rows), found.left_out) == (8, 4)
-    assert [(row.text, row.label) for row in found.rows] == [
+    assert [(row.value, row.label) for row in found.rows] == [
         row for at, row in enumerate(rows(12)) if at not in (3, 5, 7, 9)
     ]
     with pytest.raises(WeftError, match=r"m\.csv:5: the text is empty; expected a text for every label"):

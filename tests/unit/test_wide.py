@@ -252,7 +252,7 @@ def trained(tmp_path_factory):
 
 def test_prediction_is_the_mixture(trained):
     texts = [text for text, _ in PAIRS[:20]]
-    alone = type(trained)(trained.run, trained.model, trained.text_field, trained.labels)
+    alone = type(trained)(trained.run, trained.model, trained.input, trained.labels)
     network = torch.tensor([list(one.probabilities.values()) for one in alone.classify(texts)]).double().log()
     tokens = [trained.text_field.tokenizer.split(trained.text_field.normalizer(text)) for text in texts]
     parts = torch.cat([network[..., None], trained.wide.scores(tokens)], -1)
@@ -297,7 +297,7 @@ def test_no_wide_path(tmp_path):
     model = weft.train_classify(PAIRS, tmp_path / "run", {**SMALL, "model.wide": False}, progress=False)
     assert model.wide is None
     assert not (tmp_path / "run" / LINEAR_FILE).exists()
-    with pytest.raises(WeftError, match="without n-gram models"):
+    with pytest.raises(WeftError, match="without linear models"):
         compare_classifiers(model, ["nbsvm"], None)
 
 

@@ -82,6 +82,8 @@ def input_kind(source: Any) -> InputKind | None:
     except (OSError, EOFError):
         return None  # what reads it says what is wrong
     kind = next((kind for signature, kind in SIGNATURES.items() if start.startswith(signature)), None)
+    if kind is None and suffix == ".ts" and b"\n@data" in start.lower():
+        return InputKind("series", "by the line @data")
     if kind is None:
         kind = "series" if _is_numbers(start, table=suffix in (".csv", ".tsv")) else "text"
     return InputKind(kind, "by the content")

@@ -9,6 +9,15 @@ from typing import Any
 LONGEST_NAME = 200  # of what a run from a stranger may say
 
 
+def plural(noun: str) -> str:
+    """The plural of what is counted.
+
+    >>> plural("text"), plural("series")
+    ('texts', 'series')
+    """
+    return noun if noun.endswith("s") else f"{noun}s"
+
+
 @dataclass(frozen=True)
 class Metric:
     """The description of a metric. Runs, progress lines, plots, comparisons and the page print what stands here.

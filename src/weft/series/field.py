@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -183,6 +184,55 @@ class Series(Field[TimeSeries]):
         )
         categories = {str(name): _texts(values) for name, values in data["categories"].items()}
         return cls(names[0], names[1], names[2], names[3], frequency, form, read, categories)
+
+
+@dataclass(frozen=True)
+class ScaledSeries(Series):
+    """Series whose values are stored with mean 0 and standard deviation 1 in each channel, in single precision.
+
+    >>> field = ScaledSeries.fit([TimeSeries("a", 0, Frequency("step"), np.array([1.0, np.nan, 3.0]))])
+    >>> field.encode(field.parse("[3, null]")).tolist(), field.decode([[-1.0]]).target.tolist()
+    ([[1.0], [nan]], [[1.0]])
+
+    Attributes:
+        means: (C,) of the training values.
+        deviations: (C,), 1 for a constant channel.
+    """
+
+    means: tuple[float, ...] = ()
+    deviations: tuple[float, ...] = ()
+
+    @classmethod
+    def fit(cls, values: Iterable[TimeSeries], settings: SeriesSet | None = None) -> ScaledSeries:
+        series = list(values)
+        layout = cast(ScaledSeries, super().fit(series, settings))
+        joined = np.concatenate([one.target for one in series])
+        there = ~np.isnan(joined)
+        count = np.maximum(1, there.sum(0))
+        means = np.where(there, joined, 0.0).sum(0) / count
+        deviations = np.sqrt(np.where(there, (joined - means) ** 2, 0.0).sum(0) / count)
+        return replace(layout, means=tuple(means.tolist()),
+                       deviations=tuple(np.where(deviations > 0, deviations, 1.0).tolist()))  # fmt: skip
+
+    def encode(self, value: TimeSeries) -> Array:
+        return ((super().encode(value) - self.means) / self.deviations).astype(np.float32)
+
+    def decode(self, row: Any) -> TimeSeries:
+        return super().decode(np.asarray(row, np.float64) * self.deviations + self.means)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "means": list(self.means), "deviations": list(self.deviations)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ScaledSeries:
+        layout = cast(ScaledSeries, super().from_json(data))
+        means, deviations = (tuple(data[name]) for name in ("means", "deviations"))
+        finite = all(type(number) in (int, float) and math.isfinite(number) for number in (*means, *deviations))
+        if not finite or min(deviations, default=0) <= 0:
+            raise ValueError("channels have finite means, and deviations above 0")
+        if not len(layout.channels) == len(means) == len(deviations) or layout.known or layout.past:
+            raise ValueError("channels have a mean and a deviation each, and no covariates")
+        return replace(layout, means=means, deviations=deviations)
 
 
 def _texts(values: Any) -> tuple[str, ...]:

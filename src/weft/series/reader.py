@@ -97,18 +97,18 @@ def read_columns(
     ready = _ready(source)
     if ready is not None:
         return ready
-    table = _table(source, columns)
-    steps = _Steps(frequency, aggregate, duplicates)
+    table = open_series_table(source, columns)
+    steps = StepRules(frequency, aggregate, duplicates)
     columns, words = _choose(table, columns)
     if columns.layout == "rows":
         return _read_rows(table, columns, steps, words)
     if columns.layout == "columns":
         return _read_wide(table, columns, steps, words)
-    return _read_long(table, columns, steps, words)
+    return read_long(table, columns, steps, words)
 
 
 @dataclass(frozen=True)
-class _Steps:
+class StepRules:
     """How rows become steps."""
 
     frequency: Frequency | None
@@ -138,7 +138,7 @@ def _ready(source: Any) -> SeriesSet | None:
     return read_json_series(documents[0])
 
 
-def _table(source: Any, columns: SeriesColumns) -> TypedColumns:
+def open_series_table(source: Any, columns: SeriesColumns) -> TypedColumns:
     listed = [*(columns.id or ()), *(columns.time or ())]
     as_names = {name.lower() for name in (*ID_NAMES, *TIME_NAMES, *listed)} - {
         name.lower() for part in (columns.target, columns.known, columns.past) for name in part or ()
@@ -174,7 +174,7 @@ def _choose(table: TypedColumns, given: SeriesColumns) -> tuple[SeriesColumns, l
             table.check(name, role)
     taken = set(_listed(given))
     free = [name for name in table.names if name not in taken]
-    time = given.time if given.time is not None else _time_columns(table, free)
+    time = given.time if given.time is not None else time_columns(table, free)
     free = [name for name in free if name not in time]
     layout = given.layout
     if layout == "rows" or (layout == "auto" and not time and given.target is None and _has_row_a_series(table, free)):
@@ -184,7 +184,7 @@ def _choose(table: TypedColumns, given: SeriesColumns) -> tuple[SeriesColumns, l
     usual = looked_up(TARGET_COLUMN_NAMES, [name for name in free if _may_be_numbers(table, name)])
     if target is None and usual is not None and layout != "columns":
         target = (usual,)
-    ids = given.id if given.id is not None else _id_columns(table, free, time, target)
+    ids = given.id if given.id is not None else id_columns(table, free, time, target)
     free = [name for name in free if name not in ids and name not in (target or ())]
     counters = [name for name in free if _numbers_rows(table, name)]
     if not time and counters and not ids:
@@ -224,7 +224,7 @@ def _may_be_numbers(table: TypedColumns, name: str) -> bool:
     return not table.is_time(name)
 
 
-def _time_columns(table: TypedColumns, free: Sequence[str]) -> tuple[str, ...]:
+def time_columns(table: TypedColumns, free: Sequence[str]) -> tuple[str, ...]:
     """The column of times: by a usual name, or the first of dates; or columns of year, month, ..."""
     lowered = {name.strip().lower(): name for name in free}
     parts = [lowered[part] for part in PARTS_OF_TIME if part in lowered]
@@ -257,7 +257,7 @@ def _has_row_a_series(table: TypedColumns, free: Sequence[str]) -> bool:
     return bool(unique) and (len(numeric) == len(rest) or (len(dated) > 2 and set(dated) <= set(numeric)))
 
 
-def _id_columns(table: TypedColumns, free: Sequence[str], time: Sequence[str],
+def id_columns(table: TypedColumns, free: Sequence[str], time: Sequence[str],
                 target: Sequence[str] | None) -> tuple[str, ...]:  # fmt: skip
     """The columns that name a series: one of a usual name, or columns of names with which no time occurs twice."""
     usual = looked_up(ID_NAMES, [name for name in free if name not in (target or ())])
@@ -359,7 +359,7 @@ def _no_time_in(table: TypedColumns, name: str, row: int) -> WeftError:
     return WeftError(f"{table.place(row)}: the time column {name!r} is empty", expected="a time in every row")
 
 
-def _read_long(table: TypedColumns, columns: SeriesColumns, steps: _Steps, words: list[str]) -> SeriesSet:
+def read_long(table: TypedColumns, columns: SeriesColumns, steps: StepRules, words: list[str]) -> SeriesSet:
     ids = [table.categories(name) for name in columns.id or ()]
     for name, labels in zip(columns.id or (), ids, strict=True):
         if (labels.codes < 0).any():
@@ -436,7 +436,7 @@ class _Grid:
     form: TimeFormat
     values: Array  # (N, columns) target, known, past
     channels: int
-    steps: _Steps
+    steps: StepRules
 
     def build(
         self, widths: Sequence[int], static: Sequence[list[float | str]]
@@ -719,7 +719,7 @@ def _some(names: Sequence[str]) -> str:
 # Wide tables.
 
 
-def _read_wide(table: TypedColumns, columns: SeriesColumns, steps: _Steps, words: list[str]) -> SeriesSet:
+def _read_wide(table: TypedColumns, columns: SeriesColumns, steps: StepRules, words: list[str]) -> SeriesSet:
     """A column for each series: the rows of a long table, a series after the other."""
     names = columns.target or ()
     rows = len(table)
@@ -738,7 +738,7 @@ def _read_wide(table: TypedColumns, columns: SeriesColumns, steps: _Steps, words
                      reading=(title, *time, *words, *grid.words, *_constant(series)))  # fmt: skip
 
 
-def _read_rows(table: TypedColumns, columns: SeriesColumns, steps: _Steps, words: list[str]) -> SeriesSet:
+def _read_rows(table: TypedColumns, columns: SeriesColumns, steps: StepRules, words: list[str]) -> SeriesSet:
     """A row for each series: its name, what does not change, and its values."""
     ids = columns.id or ()
     rest = [name for name in table.names if name not in ids]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.config import Settings, as_config, setting
+from weft.series.reader import AGGREGATES
 from weft.training.config import TrainConfig
 
 
@@ -72,6 +73,36 @@ class LengthBatchConfig(Settings):
 
     max_tokens: int = setting(16384, "maximum number of tokens per batch, padding included", low=1)
     size: int = setting(64, "maximum number of examples per batch", low=1, option="--batch-size")
+
+
+@dataclass(frozen=True)
+class ExamplesConfig(Settings):
+    """The part of the `data` section that says whether examples are texts or series, and how series are read."""
+
+    input: str = setting(
+        "auto", "what the examples are: text, or series of numbers; auto: as the data look",
+        choices=("auto", "text", "series"),
+    )  # fmt: skip
+    id: str = setting("", "series: column that names a series; empty: by its name", option="--id")
+    time: str = setting("", "series: column of times; empty: by its name", option="--time")
+    channels: str = setting("", "series: columns of values, with commas; empty: all numbers", option="--channels")
+    freq: str = setting(
+        "", "series: step of time, such as h or 10ms; other times are resampled; empty: inferred", option="--freq"
+    )
+    aggregate: str = setting("mean", "series: how the values of a step are joined in resampling", choices=AGGREGATES)
+
+
+TEXT_EXAMPLES, SERIES_EXAMPLES = "text", "series"  # the names of their fields and columns
+SERIES_SETTINGS = ("id", "time", "channels", "freq")  # that texts do not have
+
+
+def with_input(kind: type[Any], config: Any, input: str) -> Any:
+    """The settings of a task with `data.input`, if it has that."""
+    if not hasattr(getattr(as_config(kind, None), "data", None), "input"):
+        return config
+    if config is None or isinstance(config, Mapping):
+        return {**(config or {}), "data.input": input}
+    return replace(config, data=replace(config.data, input=input))
 
 
 def with_strict(kind: type[Any], config: Any) -> Any:

@@ -33,7 +33,8 @@ READING_SETTINGS = frozenset(
         "data": (
             "max_tokens", "max_length", "holdout", "format", "header", "text_column", "label_column", "tag_column",
             "word_column", "invalid_spans", "unknown_tags",
-            "label_separator", "encoding", "unlabelled", "teacher", "strict",
+            "label_separator", "encoding", "unlabelled", "teacher", "strict", "input", "id", "time", "channels", "freq",
+            "aggregate",
         ),
     }.items()
     for name in names

@@ -44,7 +44,7 @@ def check_tagged(sentences: Sequence[TaggedSentence]) -> None:
         warn(f"{read}; all {words:,} words have this tag")
 
 
-def check_labelled(labels: Sequence[str], read: str, *, chosen: bool) -> None:
+def check_labelled(labels: Sequence[str], read: str, *, chosen: bool, what: str = "texts") -> None:
     """Refuse labels that hardly recur, such as the first words of prose.
 
     Only warns where the user has `chosen` the column of the labels. `read` says how the first example was understood.
@@ -54,12 +54,12 @@ def check_labelled(labels: Sequence[str], read: str, *, chosen: bool) -> None:
     all_different = len(labels) >= FEW_LABELS and once == len(labels)
     if not all_different and (len(labels) < MANY_LABELS or once <= len(labels) / 10):
         return
-    what = f"{read}, and there are {len(counts):,} labels for {len(labels):,} texts"
+    found = f"{read}, and there are {len(counts):,} labels for {len(labels):,} {what}"
     if chosen:
-        warn(f"{what}: most labels do not recur")
+        warn(f"{found}: most labels do not recur")
         return
     raise WeftError(
-        f"the data does not look like texts with labels: {what}",
+        f"the data does not look like {what} with labels: {found}",
         expected="labels that recur",
         hint="`data.label_column=NAME`, if the labels are in another column; `weft train lm` for text without labels",
     )

@@ -21,7 +21,7 @@ from weft.config import as_config, from_dict, to_dict
 from weft.data.inputs import check_input_kind
 from weft.errors import WeftError, check_path
 from weft.metrics import Metric
-from weft.tasks.config import with_strict
+from weft.tasks.config import with_input, with_strict
 from weft.tasks.elsewhere import package_of
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import INITIAL, choose_for_members, member_phase, members_of
@@ -187,6 +187,7 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
         began = time.perf_counter()  # the time limit covers reading and encoding the data
         origin, workers = open_origin(self, from_run, encoder), current_workers()
         config, classes = take_cells(with_strict(self.config_class, config) if strict else config)
+        config = with_input(self.config_class, config, input) if input else config
         with using_cells(classes), nullcontext() if origin is None else cells_of(origin):
             settings = as_config(self.config_class, config) if origin is None else settings_from(self, origin, config)
             if workers.rank:

@@ -16,6 +16,7 @@ from rich.table import Column
 
 from weft.html import progress_bar
 from weft.metrics import Metric
+from weft.metrics.metric import plural
 from weft.terminal import TerminalConsole
 from weft.training.step import Step
 
@@ -111,7 +112,9 @@ class TrainingProgress:
         of_loss = self.metric.of_loss
         same = "" if of_loss is None else f"  {self.metric.name} {of_loss(self.running):.2f}"
         shown = f"{speed / 1000:.0f}k" if speed >= 10_000 else f"{speed:.0f}"
-        text = f"loss {self.running:.3f}{same}{self.held_out}  {shown} {self.loss.per}s/s  {_duration(left)} left"
+        text = (
+            f"loss {self.running:.3f}{same}{self.held_out}  {shown} {plural(self.loss.per)}/s  {_duration(left)} left"
+        )
         line = f"epoch {step.epoch}  step {step.number}/{step.total}  {text}"
         self._show(step, step.seconds / max(1e-9, step.seconds + step.remaining), text, line)
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from weft.errors import WeftError
 from weft.metrics.paired import ExampleStatistics, paired_bootstrap, ratio
 from weft.tasks import load
-from weft.tasks.classify.data import load_examples, split_text
+from weft.tasks.classify.data import load_examples
 from weft.tasks.classify.example import Example
 from weft.tasks.classify.predictor import ClassifyPredictor
-from weft.tasks.classify.wide import held_out_scores
+from weft.tasks.classify.wide import held_out_scores, read_features
 from weft.tasks.operation import EvaluationReport
 from weft.tasks.stored_data import DEV_PART
 
@@ -57,7 +57,7 @@ def compare_classifiers(
 
 def _correct(model: ClassifyPredictor, rows: Sequence[Example] | None) -> list[bool]:
     if rows is not None:
-        found = model.classify([row.text for row in rows])
+        found = model.classify([row.value for row in rows])
         return [one.label == row.label for one, row in zip(found, rows, strict=True)]
     columns = load_examples(model.run, DEV_PART)
     return _equal(model.held_out_log_probs(columns), columns["label"].values.tolist())
@@ -80,10 +80,10 @@ def _other(model: ClassifyPredictor, name: str, rows: Sequence[Example] | None) 
 
 def _nbsvm(model: ClassifyPredictor, rows: Sequence[Example] | None) -> list[bool]:
     if model.wide is None:
-        raise WeftError(f"{model.run.path} was trained without n-gram models", expected="a run with `model.wide=true`")
+        raise WeftError(f"{model.run.path} was trained without linear models", expected="a run with `model.wide=true`")
     if rows is not None:
-        tokens = [split_text(row.text, model.text_field) for row in rows]
-        return _equal(model.wide.nbsvm.logits(tokens), [model.labels.index(row.label) for row in rows])
+        features = read_features([model.input.parts(row.value) for row in rows], model.wide.kernels)
+        return _equal(model.wide.nbsvm.logits_of(features), [model.labels.index(row.label) for row in rows])
     truth = load_examples(model.run, DEV_PART)["label"].values.tolist()
     wide = held_out_scores(model.run, len(truth))
     assert wide is not None

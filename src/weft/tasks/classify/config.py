@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from weft.config import AUTO, Settings, setting
-from weft.tasks.config import EncoderConfig, LayerRates, LengthBatchConfig
+from weft.config import AUTO, setting
+from weft.tasks.config import EncoderConfig, ExamplesConfig, LayerRates, LengthBatchConfig
 from weft.text.config import TextConfig
 from weft.training.search_space import Choice, Range, SearchSpace
 
 
 @dataclass(frozen=True)
-class ClassifyDataConfig(Settings):
-    """The `data` section: the format of a file of labelled texts. What is not set is inferred from its first lines."""
+class ClassifyDataConfig(ExamplesConfig):
+    """The `data` section: the format of a file of labelled texts or series. What is not set is inferred."""
 
     format: str = setting(
         "auto", "file format; csv fields may be quoted", choices=("auto", "tsv", "csv", "jsonl", "lines")
@@ -34,7 +34,7 @@ class ClassifyDataConfig(Settings):
     strict: bool = setting(
         False, "refuse rows without a text or a label; else they are left out and counted", option="--strict"
     )
-    max_tokens: int = setting(2000, "maximum length of a text; the middle of a longer one is left out", low=2)
+    max_tokens: int = setting(2000, "maximum length of a text or series; the middle of a longer one is left out", low=2)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ClassifyModelConfig(EncoderConfig):
     word_vectors: str = setting("", "text file of pretrained word vectors (word2vec, GloVe); empty: none")
     word_dropout: float = setting(0.1, "probability that a token is replaced by <unk> in training", low=0, high=0.95)
     embedding_dropout: float = 0.6
-    wide: bool = setting(True, "mix the network with linear models of n-grams")
+    wide: bool = setting(True, "mix the network with linear models of n-grams, of series of convolutions")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,10 @@ class ClassifyTrainConfig(LayerRates):
     """The `train` section."""
 
     epochs: int = setting(
-        AUTO, "passes over the training texts; auto: 6, with few texts more, for 300 steps", low=0, auto=True
+        AUTO,
+        "passes over the training texts; auto: 6, with few more, for 300 steps; of series for 500",
+        low=0,
+        auto=True,
     )
     learning_rate: float = 0.0015
     ema_decay: float = 0.99

@@ -1,22 +1,36 @@
-"""Labelled texts: split into training and held-out ones, encoded, and stored in a run."""
+"""Labelled texts or series: split into training and held-out ones, encoded, and stored in a run."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+import numpy as np
 
 from weft.data.buckets import hold_out
 from weft.data.column import Column
 from weft.data.field import fields_content
 from weft.errors import WeftError, short_repr
+from weft.series import ScaledSeries, SeriesSet, TimeSeries
+from weft.series.examples import same_channels
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.example import Example
-from weft.tasks.classify.readers import ExampleLayout, ExampleSource, read_labelled
+from weft.tasks.classify.inputs import (
+    ClassifierInput,
+    SeriesInput,
+    TextInput,
+    check_series_settings,
+    choose_input,
+    input_of,
+    read_labelled_series,
+)
+from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, read_labelled
 from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teacher
-from weft.tasks.classify.wide import LabelledTokens, store_ngrams
+from weft.tasks.classify.wide import LabelledTokens, store_ngrams, store_series_plan
+from weft.tasks.config import SERIES_EXAMPLES, SERIES_SETTINGS, TEXT_EXAMPLES
 from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
@@ -27,8 +41,6 @@ from weft.text.word_vectors import WordVectors, read_word_vectors
 from weft.training.run import DATA_FOLDER, Run, decoding
 
 WORD_VECTORS = "vectors"  # the columns of pretrained word vectors
-
-_Tokens = TypeVar("_Tokens", list[int], list[str])
 
 
 def store_examples(
@@ -46,92 +58,173 @@ def store_examples(
         dev: The held-out examples; None: a part of the source is held out.
         config: All settings.
         folder: The folder data/ of the run.
-        origin: The run that is fine-tuned: its tokens, labels and columns are kept.
+        origin: The run that is fine-tuned: its tokens or channels, labels and columns are kept.
         text_field: The tokens of an encoder.
     """
+    kind = (
+        TEXT_EXAMPLES
+        if text_field is not None
+        else choose_input(source, config)
+        if origin is None
+        else input_of(origin).name
+    )
+    reading = _SeriesReading(config, origin) if kind == SERIES_EXAMPLES else _TextReading(config, origin, text_field)
     like = None
     if origin is not None:
-        text_field = origin.field("text", Text)
         text_column, label_column = origin.column_names("text", "label")
         like = ExampleLayout(text_column, label_column, origin.field("label", Label).labels)
-    elif text_field is not None and config.model.word_vectors:
-        raise WeftError("`encoder` and `model.word_vectors` are both given", expected="one of the two")
-    text = config.text
-    normalizer = text_field.normalizer if text_field else Normalizer(text.normalization, text.lower, text.letters_only)
-    examples = read_labelled(source, config.data, like, normalizer)
-    rows = examples.rows
+    examples = reading.read(source, like)
+    rows, one, several = examples.rows, kind, reading.plural
     if config.text.limit and config.text.limit < len(rows):
         rows = random.Random(config.train.seed).sample(rows, config.text.limit)
     labels = ordered_labels(row.label for row in rows) if like is None else like.labels
     check_labels(rows, labels)
     if len(labels) < 2:
         raise WeftError(f"all {len(rows):,} examples have the label {labels[0]!r}", expected="two labels or more")
-    read = f"{rows[0].place} is read as the label {rows[0].label!r} of the text {short_repr(rows[0].text)}"
-    check_labelled([row.label for row in rows], read, chosen=config.data.label_column != "")
+    shown = short_repr(rows[0].value) if kind == TEXT_EXAMPLES else f"of {len(rows[0].value):,} steps"
+    read = f"{rows[0].place} is read as the label {rows[0].label!r} of the {one} {shown}"
+    check_labelled([row.label for row in rows], read, chosen=config.data.label_column != "", what=several)
     layout = examples.layout._replace(labels=labels)
     description = examples.description
     if dev is None:
-        train, held = _split(rows, config)
+        train, held = _split(rows, config, reading.identity)
     else:
-        given = read_labelled(dev, config.data, layout, normalizer)
+        given = reading.read(dev, layout)
         train, held = rows, given.rows
         check_labels(held, labels)
         description += f"; held out: {given.description}" if given.columns != examples.columns else ""
     report_single((row.label for row in (*train, *held)), "labels")
-    report_examples(train, held, "texts")
-    if again := repeated([row.text for row in rows], "texts"):
+    known, held_out = ([(reading.identity(row.value), row.label, row.place) for row in part] for part in (train, held))
+    report_examples(known, held_out, several)
+    if again := repeated([reading.identity(row.value) for row in rows], several):
         description += f"; {again}"
     counts = Counter(row.label for row in train)
-    taught = labelled_by_teacher(config.data, layout, [*train, *held])
+    taught = labelled_by_teacher(config.data, layout, [*train, *held]) if kind == TEXT_EXAMPLES else []
     if taught:
         description += f"; {len(taught):,} texts have the labels that {config.data.teacher} predicts"
         train = train * LABELLED_TIMES + taught
-    parts = {TRAIN_PART: train, DEV_PART: held}
-    texts = [row.text for row in train]
-    is_new = text_field is None
-    text_field = Text.fit(texts, config.text) if text_field is None else text_field
-    if not is_new:
-        warn_new_tokens(Counter(token for text in texts for token in text_field.unknown(text)))
-    tokens = {name: [split_text(row.text, text_field) for row in part] for name, part in parts.items()}
-    columns = {name: _encode(part, tokens[name], text_field, labels) for name, part in parts.items()}
-    long = sum(len(ids) > config.data.max_tokens for part in columns.values() for ids in part["text"])
-    description += f"; {long:,} texts cut to {config.data.max_tokens:,} tokens" if long else ""
-    vectors = _vectors(text_field, config) if is_new else None
-    for name, part in columns.items():
-        if part["text"]:
-            cut = [cut_middle(ids, config.data.max_tokens) for ids in part["text"]]
-            store(folder, name, {"text": cut, "label": part["label"]})
-    if vectors is not None:
-        store(folder, WORD_VECTORS, {"ids": Column(vectors.ids), "values": Column(vectors.values)})
-    if config.model.wide:
-        labelled = [
-            LabelledTokens(tokens[name], [place for (place,) in part["label"]]) for name, part in columns.items()
-        ]
+    rows_of = {TRAIN_PART: train, DEV_PART: held}
+    reads: ClassifierInput = reading.fit(train)
+    parts = {name: [reads.parts(row.value) for row in part] for name, part in rows_of.items()}
+    encoded = {name: _encode(part, parts[name], reads) for name, part in rows_of.items()}
+    places = {label: place for place, label in enumerate(labels)}
+    numbers = {name: [places[row.label] for row in part] for name, part in rows_of.items()}
+    long = sum(len(row) > config.data.max_tokens for part in encoded.values() for row in part)
+    description += f"; {long:,} {several} cut to {config.data.max_tokens:,} {reads.unit}" if long else ""
+    for name, part in encoded.items():
+        if part:
+            cut = Column.from_rows((cut_middle(row, config.data.max_tokens) for row in part), reads.stored_type)
+            store(folder, name, {one: cut, "label": [[number] for number in numbers[name]]})
+    reading.store_more(folder, reads)
+    if config.model.wide and isinstance(reads, TextInput):
+        labelled = [LabelledTokens(parts[name], numbers[name]) for name in (TRAIN_PART, DEV_PART)]
         store_ngrams(
             folder, *labelled, count=len(labels), seed=config.train.seed, drawn=dev is None, cross_fit=not taught,
             origin=origin,
         )  # fmt: skip
-    fields = {"text": text_field, "label": Label({label: counts[label] for label in labels})}
+    elif config.model.wide:
+        store_series_plan(folder, all=dev is None and bool(held))
+    fields = {one: reads.field, "label": Label({label: counts[label] for label in labels})}
     return fields_content(fields, columns={"text": layout.text, "label": layout.label}, description=description)
+
+
+class _TextReading:
+    """How texts are read, and what is learnt from them."""
+
+    plural = TextInput.plural
+
+    def __init__(self, config: ClassifyConfig, origin: Run | None, text_field: Text | None) -> None:
+        if text_field is not None and config.model.word_vectors:
+            raise WeftError("`encoder` and `model.word_vectors` are both given", expected="one of the two")
+        if any(getattr(config.data, name) for name in SERIES_SETTINGS):
+            raise WeftError("the examples are texts, and columns of series are set", expected="`data.input=series`")
+        self.config = config
+        self.known = origin.field(TEXT_EXAMPLES, Text) if origin is not None else text_field
+        text = config.text
+        self.normalizer = (
+            self.known.normalizer if self.known else Normalizer(text.normalization, text.lower, text.letters_only)
+        )
+
+    def read(self, source: ExampleSource, like: ExampleLayout | None) -> Examples:
+        return read_labelled(source, self.config.data, like, self.normalizer)
+
+    def identity(self, value: str) -> str:
+        return value
+
+    def fit(self, train: Sequence[Example]) -> TextInput:
+        texts = [row.value for row in train]
+        if self.known is None:
+            return TextInput(Text.fit(texts, self.config.text))
+        warn_new_tokens(Counter(token for text in texts for token in self.known.unknown(text)))
+        return TextInput(self.known)
+
+    def store_more(self, folder: Path, reads: ClassifierInput) -> None:
+        assert isinstance(reads, TextInput)
+        vectors = _vectors(reads.field, self.config) if self.known is None else None
+        if vectors is not None:
+            store(folder, WORD_VECTORS, {"ids": Column(vectors.ids), "values": Column(vectors.values)})
+
+
+class _SeriesReading:
+    """How series are read, and what is learnt from them."""
+
+    plural = SeriesInput.plural
+
+    def __init__(self, config: ClassifyConfig, origin: Run | None) -> None:
+        check_series_settings(config)
+        self.config, self.known = (
+            config,
+            None if origin is None else SeriesInput(origin.field(SERIES_EXAMPLES, ScaledSeries)),
+        )
+        self.set: SeriesSet | None = None
+
+    def read(self, source: ExampleSource, like: ExampleLayout | None) -> Examples:
+        if self.known is not None:
+            return self.known.read(source, self.config.data, like or ExampleLayout())
+        columns = None if self.set is None else self.set.columns
+        found, read = read_labelled_series(source, self.config.data, like or ExampleLayout(), columns)
+        if self.set is not None:
+            same_channels(read, self.set.channels, source)
+        self.set = self.set or read
+        return found
+
+    def identity(self, value: TimeSeries) -> bytes:
+        return value.target.tobytes()
+
+    def fit(self, train: Sequence[Example]) -> SeriesInput:
+        if self.known is not None:
+            return self.known
+        return SeriesInput(ScaledSeries.fit([row.value for row in train], self.set))
+
+    def store_more(self, folder: Path, reads: ClassifierInput) -> None:
+        pass
 
 
 def load_examples(run: Run, name: str) -> dict[str, Column]:
     """The encoded examples of a part of a run's data."""
-    tokens = len(run.field("text", Text).vocabulary)
-    columns = stored(run, name, {"text": tokens, "label": len(run.field("label", Label).counts)})
+    reads = input_of(run)
+    ids = {TEXT_EXAMPLES: len(reads.field.vocabulary)} if isinstance(reads, TextInput) else {}
+    columns = stored(run, name, {**ids, "label": len(run.field("label", Label).counts)})
     with decoding(run.path / DATA_FOLDER):
-        if len(columns["label"].values) != len(columns["text"]):
-            raise ValueError("texts and labels of different numbers")
+        if len(columns["label"].values) != len(columns[reads.name]):
+            raise ValueError(f"{reads.plural} and labels of different numbers")
+        if isinstance(reads, SeriesInput):
+            values = columns[SERIES_EXAMPLES].values
+            if values.dtype != np.float32 or values.shape[1:] != (len(reads.field.channels),) or np.isinf(values).any():
+                raise ValueError("the values are not those of the channels")
     return columns
 
 
-def _split(rows: list[Example], config: ClassifyConfig) -> tuple[list[Example], list[Example]]:
+def _split(
+    rows: list[Example], config: ClassifyConfig, identity: Callable[[Any], Hashable]
+) -> tuple[list[Example], list[Example]]:
     """Splits examples into training and held-out ones. A label that would only be held out stays in training."""
-    train, held = hold_out([row.text for row in rows], config.text.holdout, config.train.seed)
+    keys = [identity(row.value) for row in rows]
+    train, held = hold_out(keys, config.text.holdout, config.train.seed)
     known = {rows[number].label for number in train}
-    back = {rows[number].text for number in held if rows[number].label not in known}
-    train += [number for number in held if rows[number].text in back]
-    return [rows[number] for number in train], [rows[number] for number in held if rows[number].text not in back]
+    back = {keys[number] for number in held if rows[number].label not in known}
+    train += [number for number in held if keys[number] in back]
+    return [rows[number] for number in train], [rows[number] for number in held if keys[number] not in back]
 
 
 def check_labels(rows: Sequence[Example], labels: Sequence[str]) -> None:
@@ -147,23 +240,26 @@ def check_labels(rows: Sequence[Example], labels: Sequence[str]) -> None:
 
 def split_text(text: str, text_field: Text) -> list[str]:
     """The tokens of a text."""
-    return text_field.tokenizer.split(text_field.normalizer(text))
+    return TextInput(text_field).parts(text)
 
 
-def _encode(
-    rows: Sequence[Example], tokens: Sequence[Sequence[str]], text_field: Text, labels: Sequence[str]
-) -> dict[str, list[list[int]]]:
-    places = {label: place for place, label in enumerate(labels)}
-    texts = [text_field.vocabulary.encode(one) for one in tokens]
-    for row, ids in zip(rows, texts, strict=True):
-        if not ids:
-            raise WeftError(f"{row.place}: the text {row.text!r} has no tokens", expected="a text for every label")
-    return {"text": texts, "label": [[places[row.label]] for row in rows]}
+def _encode(rows: Sequence[Example], parts: Sequence[Any], reads: ClassifierInput) -> list[Any]:
+    found = [reads.encode(one) for one in parts]
+    for row, encoded in zip(rows, found, strict=True):
+        if not len(encoded):
+            raise WeftError(
+                f"{row.place}: the {reads.name} {row.value!r} has no {reads.unit}",
+                expected=f"a {reads.name} for every label",
+            )
+    return found
 
 
-def cut_middle(tokens: _Tokens, limit: int) -> _Tokens:
-    """Keeps at most `limit` tokens: of a longer text half from its beginning and half from its end."""
-    return tokens if len(tokens) <= limit else tokens[: (limit + 1) // 2] + tokens[len(tokens) - limit // 2 :]
+def cut_middle(parts: Any, limit: int) -> Any:
+    """Keeps at most `limit` tokens or steps: of a longer text half from its beginning and half from its end."""
+    if len(parts) <= limit:
+        return parts
+    first, last = parts[: (limit + 1) // 2], parts[len(parts) - limit // 2 :]
+    return np.concatenate([first, last]) if isinstance(parts, np.ndarray) else first + last
 
 
 def _vectors(text_field: Text, config: ClassifyConfig) -> WordVectors | None:

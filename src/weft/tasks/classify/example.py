@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.text.grammars.english import ENGLISH, Node
 
 
 class Example(NamedTuple):
-    text: str
+    """A text, or a series, and its label."""
+
+    value: Any
     label: str
     place: str  # file and line, for messages
 

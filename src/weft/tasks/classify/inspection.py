@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from weft.data.buckets import take
+from weft.data.column import Column
 from weft.errors import WeftError
 from weft.nn.pooling import Pooled
-from weft.tasks.classify.data import cut_middle, split_text
+from weft.tasks.classify.data import cut_middle
+from weft.tasks.classify.inputs import TextInput
 from weft.tasks.classify.model import Classifier
 from weft.tasks.classify.predictor import ClassifyPredictor
 from weft.tasks.inspection import AttentionWeights, Inspection, Network, StackUse
@@ -21,19 +24,19 @@ from weft.tasks.mixture import first_member
 def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
     """One prediction: the label of the text. It is that of all members; the network is the first one's."""
     joint, predictor = predictor, first_member(predictor)
-    model, text_field = predictor.model.eval(), predictor.text_field
+    model, reads, limit = predictor.model.eval(), predictor.input, predictor.config.data.max_tokens
     assert isinstance(model, Classifier)
-    whole = split_text(text, text_field)
-    tokens = tuple(cut_middle(whole, predictor.config.data.max_tokens))
+    value = text if isinstance(reads, TextInput) else reads.field.parse(text)
+    whole = reads.parts(value)
+    tokens = cut_middle(reads.step_names(value, whole), limit)
     if not tokens:
         raise WeftError(f"the text {text[:40]!r} has no tokens as the model reads it", expected="at least one")
-    row = torch.tensor([text_field.vocabulary.encode(tokens)], device=model.output.bias.device)
+    column = Column.from_rows([reads.encode(cut_middle(whole, limit))], reads.stored_type)
+    row = take(column, np.arange(1)).ids.to(model.output.bias.device)
 
     @cache
     def embeddings() -> Tensor:
-        if model.embedding is None:
-            return F.one_hot(row, len(text_field.vocabulary)).to(model.output.bias.dtype)
-        return model.embedding(row).detach()  # type: ignore[no-any-return]
+        return model.embedding.vectors(row, model.output.bias.dtype).detach()
 
     def pool(x: Tensor) -> Pooled:
         inside = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
@@ -59,10 +62,10 @@ def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
     def without(removed: Sequence[range]) -> Tensor:
         head, tail = (len(tokens) + 1) // 2, len(whole) - len(tokens)  # the middle of a long text was not read
         omitted = [{place if place < head else place + tail for place in window} for window in removed]
-        texts = [[token for place, token in enumerate(whole) if place not in missing] for missing in omitted]
+        texts = [reads.without(whole, missing) for missing in omitted]
         frequencies = torch.tensor(list(predictor.prior.values()), dtype=torch.float64).log()
         rows = zip(texts, joint.predict(texts)[0], strict=True)
-        return torch.stack([log_probs if text else frequencies for text, log_probs in rows])
+        return torch.stack([log_probs if len(text) else frequencies for text, log_probs in rows])
 
     @torch.no_grad()
     def attention() -> AttentionWeights:
@@ -72,7 +75,7 @@ def inspect_classify(predictor: ClassifyPredictor, text: str) -> Inspection:
         stacks, label = {"stack": StackUse(model.stack, tokens)}, predictor.labels[target()]
         return Network(tokens, embeddings(), logits, (label,), (target(),), predictor.labels, stacks)
 
-    ngrams = None if predictor.wide is None else partial(_ngrams, predictor, tokens)
+    ngrams = None if predictor.wide is None or predictor.wide.kernels else partial(_ngrams, predictor, tokens)
     return Inspection(network=network, attention=attention, without=without, ngrams=ngrams)
 
 

@@ -6,6 +6,9 @@ that say nothing of the label; a second logistic regression multiplies by the in
 knows no labels.
 
 Paper: Wang and Manning 2012, "Baselines and bigrams: simple, good sentiment and topic classification".
+
+Series have features of convolutions, which every series has: their linear models are solved in the same way, with
+features as a matrix.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from weft.data.column import Array
 from weft.tasks.classify.ngram_features import (
     Keys,
     NgramKeys,
@@ -34,6 +39,9 @@ MOST_OCCURRENCES = 1 << 25  # of features in the texts that a model is fitted to
 ITERATIONS = 100
 LOGISTIC_C, IDF_C = 10.0, 30.0  # inverse weight decay of the summed loss, for features of mean squared length 1
 NBSVM_C, NBSVM_INTERPOLATION = 1.0, 0.25
+CONVOLUTION_C, CONVOLUTION_SVM_C = 100.0, 10.0
+
+Features: TypeAlias = SparseFeatures | Tensor  # of N texts, or (N, F) of N series
 
 # (logits (N, labels), one-hot labels (N, labels)) -> the losses and their gradient, (N, labels) each
 LinearLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -41,7 +49,7 @@ LinearLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """A linear classifier of n-grams.
+    """A linear classifier of n-grams, or of convolutions, whose features have the numbers from 0 as keys.
 
     Attributes:
         keys: (F,) the features, sorted.
@@ -60,11 +68,13 @@ class LinearModel:
         reader = self.reader()
         return self.logits_of([reader.of(text) for text in texts])
 
-    def logits_of(self, texts: Sequence[TextKeys]) -> Tensor:
-        """The same of texts whose features are known."""
+    def logits_of(self, texts: Sequence[TextKeys] | Sequence[Array]) -> Tensor:
+        """The same of texts, or series, whose features are known."""
         if not texts:
             return self.bias.new_zeros(0, len(self.bias))
         features = FEATURES[self.kind](texts, self.keys)
+        if isinstance(features, Tensor):  # row by row: the bits of a series do not depend on the others
+            return torch.stack([row @ self.weights for row in features]) + self.bias
         return _sums(self.weights, features) + self.bias
 
     def reader(self) -> NgramKeys:
@@ -77,6 +87,7 @@ class LinearModel:
         """
         reader = self.reader()
         features = FEATURES[self.kind]([reader.of(tokens)], self.keys)
+        assert not isinstance(features, Tensor), "series have no n-grams"
         value = dict(zip(self.keys[features.ids.numpy()].tolist(), features.values.tolist(), strict=True))
         places = dict(zip(self.keys[features.ids.numpy()].tolist(), features.ids.tolist(), strict=True))
         found = [one for one in reader.occurrences(tokens) if one.key in value]
@@ -112,10 +123,18 @@ class LinearModel:
         return cls(sorted_keys, weights, bias, kind)
 
 
+def as_matrix(series: Sequence[Array], keys: Keys) -> Tensor:
+    """The features of N series as a matrix (N, F)."""
+    return torch.from_numpy(np.stack(series))
+
+
 LOGISTIC, IDF, NBSVM = "logistic", "idf", "nbsvm"
-FEATURES: dict[str, Callable[[Sequence[TextKeys], Keys], SparseFeatures]] = {
+CONVOLUTION, CONVOLUTION_SVM = "convolution", "convolution_svm"
+FEATURES: dict[str, Callable[[Any, Keys], Features]] = {
     LOGISTIC: scaled_features,
     NBSVM: binary_features,
+    CONVOLUTION: as_matrix,
+    CONVOLUTION_SVM: as_matrix,
 }
 
 
@@ -201,7 +220,45 @@ def fit_nbsvm(
     return LinearModel(keys, weights * ratios, NBSVM_INTERPOLATION * bias, NBSVM)
 
 
-FITS: dict[str, Callable[..., LinearModel]] = {LOGISTIC: fit_logistic, IDF: fit_idf_logistic, NBSVM: fit_nbsvm}
+def fit_convolution(
+    series: Sequence[Array], labels: Tensor, count: int, *, class_weights: Tensor | None = None
+) -> LinearModel:
+    """Logistic regression on the convolution features of series. The arguments are those of `fit_logistic`."""
+    return _solve_matrix(series, labels, count, CONVOLUTION, CONVOLUTION_C, _cross_entropy, class_weights)
+
+
+def fit_convolution_svm(
+    series: Sequence[Array], labels: Tensor, count: int, *, class_weights: Tensor | None = None
+) -> LinearModel:
+    """A linear SVM with squared hinge loss on the convolution features of series."""
+    return _solve_matrix(series, labels, count, CONVOLUTION_SVM, CONVOLUTION_SVM_C, _squared_hinge, class_weights)
+
+
+def _solve_matrix(
+    series: Sequence[Array], labels: Tensor, count: int, kind: str, c: float, loss: LinearLoss,
+    class_weights: Tensor | None,
+) -> LinearModel:  # fmt: skip
+    """A linear model of centred features, scaled to a mean squared length of 1."""
+    keys = np.arange(len(series[0]), dtype=np.uint64)
+    features = as_matrix(series, keys)
+    mean = features.mean(0)
+    centred = features - mean
+    scale = 1 / math.sqrt(max(float(centred.square().sum(1).mean()), 1e-12))
+    ones = torch.ones(1, 1).expand(len(keys), count)
+    offset = torch.zeros(len(labels), count)
+    problem = _Problem(centred * scale, ones, labels, 1 / (c * len(labels)), loss, offset, class_weights)
+    weights, bias = problem.solve()
+    weights = (weights * scale).contiguous()
+    return LinearModel(keys, weights, bias - mean @ weights, kind)
+
+
+FITS: dict[str, Callable[..., LinearModel]] = {
+    LOGISTIC: fit_logistic,
+    IDF: fit_idf_logistic,
+    NBSVM: fit_nbsvm,
+    CONVOLUTION: fit_convolution,
+    CONVOLUTION_SVM: fit_convolution_svm,
+}
 
 
 def log_count_ratios(features: SparseFeatures, labels: Tensor, count: int, size: int) -> Tensor:
@@ -218,7 +275,7 @@ class _Problem:
 
     def __init__(
         self,
-        features: SparseFeatures,
+        features: Features,
         ratios: Tensor,
         labels: Tensor,
         decay: float,
@@ -227,7 +284,9 @@ class _Problem:
         class_weights: Tensor | None = None,
     ) -> None:
         self.features, self.ratios, self.decay, self.loss, self.offset = features, ratios, decay, loss, offset
-        self.by_feature = _transposed(features, len(ratios))
+        self.by_feature: Features = (
+            features.T.contiguous() if isinstance(features, Tensor) else _transposed(features, len(ratios))
+        )
         self.truth = F.one_hot(labels, ratios.shape[1]).float()  # (N, labels)
         weights = torch.ones(len(labels)) if class_weights is None else class_weights[labels]
         self.weights = (weights / weights.sum())[:, None]  # (N, 1) of the texts
@@ -267,8 +326,10 @@ def _squared_hinge(logits: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
     return margins.square(), -2 * signs * margins
 
 
-def _sums(rows: Tensor, features: SparseFeatures) -> Tensor:
+def _sums(rows: Tensor, features: Features) -> Tensor:
     """For each text, the sum of rows (F, K) over its features, times their values: (N, K). Deterministic."""
+    if isinstance(features, Tensor):
+        return features @ rows
     return F.embedding_bag(
         features.ids, rows, features.offsets, mode="sum", per_sample_weights=features.values.to(rows.dtype)
     )

@@ -1,6 +1,7 @@
-"""The text classification model.
+"""The classification model.
 
-ids (B, T) -> embedding (B, T, E) -> recurrent stack (B, T, H) -> pooling (B, P) -> logits (B, labels)
+ids (B, T) or values (B, T, C) -> embedding (B, T, E) -> recurrent stack (B, T, H) -> pooling (B, P)
+-> logits (B, labels)
 """
 
 from __future__ import annotations
@@ -22,28 +23,90 @@ from weft.training.loss import Loss
 
 
 class LabelledBatch(NamedTuple):
-    """A batch of padded texts and their labels."""
+    """A batch of padded texts, or series, and their labels."""
 
-    ids: Tensor  # (B, T)
+    values: Tensor  # (B, T) ids, or (B, T, C)
     lengths: Tensor  # (B,)
     labels: Tensor  # (B,)
 
 
 class ClassifierOutput(NamedTuple):
-    """The logits of the labels, and the pooling weight of each token."""
+    """The logits of the labels, and the pooling weight of each step."""
 
     logits: Tensor  # (B, labels)
     weights: Tensor  # (B, T)
 
 
-class Classifier(nn.Module):
-    """A recurrent text classifier.
+class TokenLayer(nn.Module):
+    """ids (B, T) -> embeddings (B, T, E), with word dropout; with embedding_dim=0 one-hot vectors.
 
     Args:
         vocabulary_size: V, the size of the vocabulary.
-        labels: the number of labels.
-        config: the `model` settings. With embedding_dim=0 the stack reads one-hot vectors.
+        config: the `model` settings.
         unknown: the id that word dropout puts in place of a token.
+    """
+
+    weight: nn.Parameter | None
+
+    def __init__(self, vocabulary_size: int, config: ClassifyModelConfig, *, unknown: int = 0) -> None:
+        super().__init__()
+        self.config, self.unknown = config, unknown
+        self.output_size = config.embedding_dim or vocabulary_size
+        table = nn.Embedding(vocabulary_size, config.embedding_dim) if config.embedding_dim else None
+        if table is not None:
+            nn.init.normal_(table.weight, std=config.embedding_dim**-0.5)
+        self.weight = None if table is None else nn.Parameter(table.weight.data)
+
+    def forward(self, ids: Tensor) -> Tensor | Embedded:
+        config = self.config
+        if self.training:
+            ids = word_dropout(ids, config.word_dropout, self.unknown)
+        if self.weight is None:
+            return ids
+        return Embedded.of(ids, self.weight, config.embedding_dropout, self.training)
+
+    def vectors(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
+        """What the stack reads of each id (B, T), as vectors."""
+        return F.one_hot(ids, self.output_size).to(dtype) if self.weight is None else F.embedding(ids, self.weight)
+
+
+class ChannelLayer(nn.Module):
+    """Scaled values (B, T, C) -> a linear map of them (B, T, E), with dropout; with embedding_dim=0 the values.
+
+    A missing value, NaN, is read as 0, the mean of its channel, beside a mask with 1 where a value is missing.
+
+    Args:
+        channels: C.
+        config: the `model` settings.
+    """
+
+    def __init__(self, channels: int, config: ClassifyModelConfig) -> None:
+        super().__init__()
+        self.rate, self.output_size = config.embedding_dropout, config.embedding_dim or 2 * channels
+        self.projection = nn.Linear(2 * channels, config.embedding_dim) if config.embedding_dim else None
+        if self.projection is not None:
+            with torch.no_grad():  # values that are never missing in training have no say when they are
+                self.projection.weight[:, channels:] = 0
+
+    def forward(self, values: Tensor) -> Tensor:
+        return dropout(self.vectors(values, values.dtype), self.rate, self.training)
+
+    def vectors(self, values: Tensor, dtype: torch.dtype) -> Tensor:
+        missing = values.isnan()
+        inputs = torch.cat([values.masked_fill(missing, 0), missing.to(values.dtype)], -1)
+        if self.projection is None:
+            return inputs.to(dtype)
+        found: Tensor = self.projection(inputs.to(self.projection.weight.dtype))
+        return found
+
+
+class Classifier(nn.Module):
+    """A recurrent classifier of texts or series.
+
+    Args:
+        embedding: the lowest layer, from the values of a batch to what the stack reads.
+        labels: the number of labels.
+        config: the `model` settings.
 
     Raises:
         WeftError: an unknown pooling.
@@ -51,17 +114,14 @@ class Classifier(nn.Module):
 
     output_layers = ("output",)
 
-    def __init__(self, vocabulary_size: int, labels: int, config: ClassifyModelConfig, *, unknown: int = 0) -> None:
+    def __init__(self, embedding: TokenLayer | ChannelLayer, labels: int, config: ClassifyModelConfig) -> None:
         super().__init__()
         if config.pooling not in POOLINGS:
             raise unknown_name("pooling", config.pooling, POOLINGS)
-        self.config, self.unknown = config, unknown
-        self.embedding = nn.Embedding(vocabulary_size, config.embedding_dim) if config.embedding_dim else None
-        if self.embedding is not None:
-            nn.init.normal_(self.embedding.weight, std=config.embedding_dim**-0.5)
+        self.config, self.embedding = config, embedding
         self.stack = make_stack(
             config.cell,
-            config.embedding_dim or vocabulary_size,
+            embedding.output_size,
             config.hidden_size,
             layers=config.num_layers,
             bidirectional=config.bidirectional,
@@ -72,17 +132,12 @@ class Classifier(nn.Module):
         self.pooling = POOLINGS[config.pooling](config.hidden_size, config.hidden_size if config.bidirectional else 0)
         self.output = nn.Linear(self.pooling.output_size, labels)
 
-    def forward(self, ids: Tensor, lengths: Tensor) -> ClassifierOutput:
-        """Classifies padded texts: ids (B, T), lengths (B,)."""
+    def forward(self, values: Tensor, lengths: Tensor) -> ClassifierOutput:
+        """Classifies padded examples: ids (B, T) of texts, or values (B, T, C) of series; lengths (B,)."""
         config, device = self.config, self.output.bias.device
-        ids = ids.to(device)
-        inside = torch.arange(ids.shape[1], device=device) < lengths.to(device)[:, None]  # (B, T)
-        if self.training:
-            ids = word_dropout(ids, config.word_dropout, self.unknown)
-        x: Tensor | Embedded = ids
-        if self.embedding is not None:
-            x = Embedded.of(ids, self.embedding.weight, config.embedding_dropout, self.training)
-        outputs, _ = self.stack(x, lengths=lengths)
+        values = values.to(device)
+        inside = torch.arange(values.shape[1], device=device) < lengths.to(device)[:, None]  # (B, T)
+        outputs, _ = self.stack(self.embedding(values), lengths=lengths)
         pooled = self.pooling(outputs, inside)
         return ClassifierOutput(self.output(dropout(pooled.vector, config.dropout, self.training)), pooled.weights)
 
@@ -90,10 +145,10 @@ class Classifier(nn.Module):
         """Computes the summed cross-entropy of the true labels.
 
         Args:
-            batch: texts and labels.
+            batch: texts or series, and labels.
             class_weights: (labels,) weights of the labels; None means 1.
         """
-        logits = self(batch.ids, batch.lengths).logits
+        logits = self(batch.values, batch.lengths).logits
         labels = batch.labels.to(logits.device)
         losses = F.cross_entropy(logits, labels, reduction="none")
         if class_weights is not None:
@@ -104,8 +159,8 @@ class Classifier(nn.Module):
 class ClassifierMixture(Mixture[Classifier]):
     """Averages the probabilities of the labels, and the pooling weights."""
 
-    def forward(self, ids: Tensor, lengths: Tensor) -> ClassifierOutput:
-        """Classifies padded texts: ids (B, T), lengths (B,). The logits are log-probabilities."""
-        found: list[ClassifierOutput] = [member(ids, lengths) for member in self.models]
+    def forward(self, values: Tensor, lengths: Tensor) -> ClassifierOutput:
+        """Classifies padded examples, as `Classifier` does. The logits are log-probabilities."""
+        found: list[ClassifierOutput] = [member(values, lengths) for member in self.models]
         logits = EQUAL.join([one.logits.log_softmax(-1) for one in found])
         return ClassifierOutput(logits, MEAN.join([one.weights for one in found]))

@@ -1,7 +1,8 @@
-"""A trained classifier in use: it predicts the labels of texts and is evaluated."""
+"""A trained classifier in use: it predicts the labels of texts, or of series, and is evaluated."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,17 +16,18 @@ from torch import Tensor
 
 from weft import html
 from weft.config import from_dict
-from weft.data.buckets import in_batches, pad
+from weft.data.buckets import in_batches, take
 from weft.data.column import Column, IntArray
 from weft.errors import WeftError
 from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.data import check_labels, cut_middle, load_examples, split_text
+from weft.tasks.classify.data import check_labels, cut_middle, load_examples
 from weft.tasks.classify.example import Example
+from weft.tasks.classify.inputs import ClassifierInput, SeriesInput, TextInput, input_of
 from weft.tasks.classify.mixing import DEFAULT_MIXTURE, MixtureWeights
 from weft.tasks.classify.model import Classifier, ClassifierMixture, ClassifierOutput
-from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, Texts, read_labelled, read_texts
+from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, Texts, read_texts
 from weft.tasks.classify.wide import WideModels, held_out_scores
 from weft.tasks.operation import (
     EvaluationData,
@@ -39,7 +41,6 @@ from weft.tasks.operation import (
 )
 from weft.tasks.predictor import NO_OPTIONS, ResultList, TaskPredictor, example_of
 from weft.tasks.stored_data import DEV_PART, is_stored
-from weft.text.columns import read_rows
 from weft.text.fields import Label
 from weft.text.text_field import Text
 from weft.training.run import Run
@@ -49,7 +50,8 @@ from weft.training.run import Run
 class ClassifiedText:
     """A predicted label, the probability of every label, and the weight of every token that was read.
 
-    Of a text that is empty or missing, the label is "" and there are no probabilities.
+    Of a text that is empty or missing, the label is "" and there are no probabilities. A series has steps for tokens,
+    and its name or number for a text.
     """
 
     label: str
@@ -59,6 +61,7 @@ class ClassifiedText:
     left_out: int = 0  # tokens in the middle of a long text that were not read
     text: str = ""
     labels: tuple[str, ...] = ()  # all that there are
+    input: str = "text"  # what was classified: "text" or "series"
 
     @property
     def probability(self) -> float:
@@ -87,7 +90,9 @@ class ClassifiedText:
     def to_json(
         self, *, weights: Annotated[bool, Option("Also return the weight of each token.")] = False
     ) -> dict[str, Any]:
-        record: dict[str, Any] = {"text": self.text, "label": self.label or None, "probabilities": self.probabilities}
+        record: dict[str, Any] = {
+            self.input: self.text, "label": self.label or None, "probabilities": self.probabilities,
+        }  # fmt: skip
         if weights:
             pairs = zip(self.tokens, self.weights, strict=True)
             record["weights"] = [[token, round(weight, 6)] for token, weight in pairs]
@@ -113,7 +118,7 @@ class ClassifyPredictor(TaskPredictor):
 
     run: Run
     model: Classifier | ClassifierMixture
-    text_field: Text
+    input: ClassifierInput
     labels: tuple[str, ...]
     wide: WideModels | None = None
     mixture: MixtureWeights = DEFAULT_MIXTURE
@@ -129,8 +134,31 @@ class ClassifyPredictor(TaskPredictor):
         return {label: counts[label] / sum(counts.values()) for label in self.labels}
 
     @property
+    def text_field(self) -> Text | None:
+        """The tokens of texts; None of a classifier of series."""
+        return self.input.field if isinstance(self.input, TextInput) else None
+
+    @property
     def example(self) -> str:
-        return example_of(self.text_field)
+        if isinstance(self.input, TextInput):
+            return example_of(self.input.field)
+        assert isinstance(self.input, SeriesInput)
+        return json.dumps(self.input.example)
+
+    @property
+    def operations(self) -> Mapping[str, Operation]:
+        """What it can do; a classifier of series takes lists of numbers."""
+        known = super().operations
+        if isinstance(self.input, TextInput):
+            return known
+        inputs = OperationInputs(
+            "Series, each a JSON list of numbers, or of steps of several channels.",
+            "A file of series: .ts, a long table, or a row for each series.",
+            missing="there is no series to classify",
+            example="weft classify RUN '[[1, 2], [3, 4]]', or weft classify RUN --file series.csv",
+            schema=self.input.schema,
+        )
+        return {**known, "classify": replace(known["classify"], inputs=inputs)}
 
     @property
     def layout(self) -> ExampleLayout:
@@ -148,7 +176,7 @@ class ClassifyPredictor(TaskPredictor):
         ),
     )
     def classify(self, texts: Iterable[Any]) -> ResultList[ClassifiedText]:
-        """Predict the label of each text: one line each with label, probability and text, separated by tabs.
+        """Predict the label of each text or series: a line each with label, probability and text, separated by tabs.
 
         Columns of probabilities and weights come before the text. White space is written as one space in the text,
         and as \\u0020 in a token.
@@ -158,44 +186,52 @@ class ClassifyPredictor(TaskPredictor):
 
         Args:
             texts: A list, Series, array or generator, or a table such as a DataFrame, of which the columns of the
-                training data are read, or one with a usual name.
+                training data are read, or one with a usual name. Of a classifier of series: arrays (T,) or (T, C),
+                (N, T) or (N, C, T), a long table, or a file.
         """
-        limit, prior = self.config.data.max_tokens, self.prior
-        rows = read_rows(texts, self.layout.text)
-        given = rows.texts()
-        tokens = [split_text(text, self.text_field) for text in given]
-        read = [cut_middle(row, limit) for row in tokens]
-        log_probs, pooling = self.predict(tokens)
-        results: ResultList[ClassifiedText] = ResultList(index=rows.index)
-        for text, whole, row, values, weights in zip(
-            given, tokens, read, log_probs.exp().tolist(), pooling, strict=True
+        limit, prior, reads = self.config.data.max_tokens, self.prior, self.input
+        given = reads.given(texts, self.layout)
+        parts = [reads.parts(value) for value in given.values]
+        log_probs, pooling = self.predict(parts)
+        results: ResultList[ClassifiedText] = ResultList(index=given.index)
+        for value, name, whole, values, weights in zip(
+            given.values, given.names, parts, log_probs.exp().tolist(), pooling, strict=True
         ):
-            if not text.strip():
-                results.append(ClassifiedText("", {}, (), (), text=text, labels=self.labels))
+            if not name.strip():
+                results.append(ClassifiedText("", {}, (), (), text=name, labels=self.labels, input=reads.name))
                 continue
-            known = dict(zip(self.labels, values, strict=True)) if row else prior
+            steps = cut_middle(reads.step_names(value, whole), limit)
+            known = dict(zip(self.labels, values, strict=True)) if steps else prior
             label = max(known, key=known.__getitem__)
-            left_out = len(whole) - len(row)
-            shown = (tuple(row), tuple(weights), left_out, text, self.labels)
+            shown = (steps, tuple(weights), len(whole) - len(steps), name, self.labels, reads.name)
             results.append(ClassifiedText(label, dict(known), *shown))
         return results
 
-    def predict(self, tokens: Sequence[list[str]]) -> tuple[Tensor, list[list[float]]]:
-        """The log-probabilities of the labels of tokenized texts, (N, labels), and the weight of each token read."""
-        read = [self.text_field.vocabulary.encode(cut_middle(row, self.config.data.max_tokens)) for row in tokens]
-        found = _predict(self.model, Column.from_rows(read))
+    def predict(self, parts: Sequence[Any]) -> tuple[Tensor, list[list[float]]]:
+        """The log-probabilities of the labels of tokenized texts, or of scaled series (T, C), and the step weights.
+
+        Returns:
+            (N, labels), and for each example the weight of each token or step that was read.
+        """
+        read = [self.input.encode(cut_middle(row, self.config.data.max_tokens)) for row in parts]
+        found = _predict(self.model, Column.from_rows(read, self.input.stored_type))
         log_probs = _stacked(found, len(self.labels))
-        if self.wide is not None and tokens:
-            log_probs = self.mixture.log_probs(join_scores(log_probs, self.wide.scores(tokens)))
+        if self.wide is not None and len(parts):
+            log_probs = self.mixture.log_probs(join_scores(log_probs, self.wide.scores(parts)))
         return self.check_finite(log_probs), [weights for _, weights in found]
 
     def notes(self, texts: Iterable[Any], options: Mapping[str, Any] = NO_OPTIONS) -> list[str]:
         """What a user should know about these texts: which are cut, which have no tokens or no known ones."""
-        limit = self.config.data.max_tokens
-        given = read_rows(texts, self.layout.text).texts()
-        tokens = [self.text_field.vocabulary.encode(split_text(text, self.text_field)) for text in given]
+        limit, reads = self.config.data.max_tokens, self.input
+        given = reads.given(texts, self.layout).values
+        if isinstance(reads, SeriesInput):
+            long = [number for number, one in enumerate(given, start=1) if len(one) > limit]
+            ends = f"the network read the first and last {limit // 2:,}"
+            return [f"{len(long):,} series had more than {limit:,} steps: {ends}"] if long else []
+        assert isinstance(reads, TextInput)
+        tokens = [reads.encode(reads.parts(text)) for text in given]
         lengths = list(map(len, tokens))
-        unknown = [number for number, ids in enumerate(tokens, 1) if set(ids) == {self.text_field.vocabulary.unk_id}]
+        unknown = [number for number, ids in enumerate(tokens, 1) if set(ids) == {reads.field.vocabulary.unk_id}]
         long = [number for number, length in enumerate(lengths, start=1) if length > limit]
         blank = [number for number, text in enumerate(given, start=1) if not text.strip()]
         empty = [number for number, length in enumerate(lengths, start=1) if not length and number not in blank]
@@ -221,6 +257,13 @@ class ClassifyPredictor(TaskPredictor):
             Option("--file is TSV, CSV or JSON lines: the column of the texts, by name or number from 1."),
         ] = None,
     ) -> ReadInputs:
+        if isinstance(self.input, SeriesInput):
+            if column is not None:
+                raise WeftError("there is a `column`, and the model reads series", expected="no `column`")
+            if file is None:
+                return super().read_inputs(self.operations[operation.name], texts, None)
+            given = self.input.given(file, self.layout)
+            return ReadInputs(given.values)
         if file is None:
             if column is not None:
                 raise WeftError("there is a `column` without a `file`", expected="the file that has it")
@@ -244,13 +287,13 @@ class ClassifyPredictor(TaskPredictor):
     def read(self, source: ExampleSource, *, strict: bool = False) -> Examples:
         """Labelled examples, read in the same way as the training data; see `evaluate`."""
         config = self.config.data
-        examples = read_labelled(source, replace(config, strict=strict or config.strict), self.layout)
+        examples = self.input.read(source, replace(config, strict=strict or config.strict), self.layout)
         check_labels(examples.rows, self.labels)
         return examples
 
     def score(self, rows: Sequence[Example]) -> Confusion:
         """Compares predicted labels with those of the examples."""
-        found = self.classify([row.text for row in rows])
+        found = self.classify([row.value for row in rows])
         pairs = [(row.label, one.label) for row, one in zip(rows, found, strict=True)]
         probabilities = [one.probabilities[row.label] for row, one in zip(rows, found, strict=True)]
         return Confusion.of(self.labels, pairs, -float(np.log(np.maximum(probabilities, 1e-300)).sum()))
@@ -286,8 +329,9 @@ class ClassifyPredictor(TaskPredictor):
             compared = compare_classifiers(self, against, None if examples is None else examples.rows)
             return self.report({**compared.record, **left_out}, compared.lines, notes)
         found = self.evaluate_held_out() if examples is None else self.score(examples.rows)
+        plural = self.input.plural
         record = {
-            "texts": found.count,
+            plural: found.count,
             **left_out,
             "accuracy": found.accuracy,
             "macro_f1": found.macro_f1,
@@ -300,10 +344,10 @@ class ClassifyPredictor(TaskPredictor):
         lines = [
             f"accuracy       {found.accuracy:.4f}",
             f"macro F1       {found.macro_f1:.4f}",
-            f"cross-entropy  {found.cross_entropy:.4f} nats per text",
-            f"texts          {found.count:,}",
+            f"cross-entropy  {found.cross_entropy:.4f} nats per {self.input.name}",
+            f"{plural:6}         {found.count:,}",
             "",
-            f"{'label':{wide}}  precision  recall      F1   texts",
+            f"{'label':{wide}}  precision  recall      F1  {plural:>6}",
         ]
         for score in found.scores:
             numbers = f"{score.precision:9.4f}  {score.recall:6.4f}  {score.f1:6.4f}  {score.support:6,}"
@@ -317,8 +361,9 @@ class ClassifyPredictor(TaskPredictor):
 
     def held_out_log_probs(self, columns: Mapping[str, Column]) -> Tensor:
         """The log-probabilities of the labels of the run's own held-out examples, (N, labels)."""
-        network = network_log_probs(self.model, columns["text"], len(self.labels))
-        wide = held_out_scores(self.run, len(columns["text"]))
+        rows = columns[self.input.name]
+        network = network_log_probs(self.model, rows, len(self.labels))
+        wide = held_out_scores(self.run, len(rows))
         return network if wide is None else self.mixture.log_probs(join_scores(network, wide.scores))
 
     def held_out_metrics(self) -> dict[str, float]:
@@ -326,9 +371,9 @@ class ClassifyPredictor(TaskPredictor):
 
     def held_out_texts(self) -> Iterator[str]:
         if is_stored(self.run, DEV_PART):
-            texts = load_examples(self.run, DEV_PART)["text"]
-            for row in range(len(texts)):
-                yield self.text_field.decode(texts[row].tolist())
+            rows = load_examples(self.run, DEV_PART)[self.input.name]
+            for row in range(len(rows)):
+                yield self.input.shown(rows[row])
 
     def confusion(self, source: ExampleSource | None = None) -> Confusion:
         """How often each label was predicted for each true label, on examples or on the run's own held-out ones."""
@@ -342,10 +387,10 @@ class ClassifyPredictor(TaskPredictor):
         labels = f"labels:{','.join(self.labels)}"
         one = np.ones(len(losses))
         return (
-            ExampleStatistics("accuracy", "text", f"accuracy|{labels}", np.stack([hits, one], 1), ratio),
+            ExampleStatistics("accuracy", self.input.name, f"accuracy|{labels}", np.stack([hits, one], 1), ratio),
             ExampleStatistics(
                 "cross_entropy",
-                "text",
+                self.input.name,
                 f"cross_entropy|{labels}",
                 np.stack([losses, one], 1),
                 ratio,
@@ -383,8 +428,8 @@ def label_metrics(found: Confusion) -> dict[str, float]:
 
 def make_classifier(run: Run, config: ClassifyConfig) -> Classifier:
     """The untrained model of a run."""
-    vocabulary = run.field("text", Text).vocabulary
-    return Classifier(len(vocabulary), len(run.field("label", Label).counts), config.model, unknown=vocabulary.unk_id)
+    embedding = input_of(run).layer(config.model)
+    return Classifier(embedding, len(run.field("label", Label).counts), config.model)
 
 
 def confusion_of(labels: tuple[str, ...], log_probs: Tensor, truth: IntArray) -> Confusion:
@@ -413,7 +458,7 @@ def _predict(model: Classifier | ClassifierMixture, texts: Column) -> list[tuple
 
     @torch.no_grad()
     def read(rows: IntArray) -> list[tuple[list[float], list[float]]]:
-        batch = pad([texts[row] for row in rows])
+        batch = take(texts, rows)
         found: ClassifierOutput = model.eval()(*batch)
         log_probs = found.logits.double().log_softmax(-1).tolist()
         weights = found.weights.tolist()

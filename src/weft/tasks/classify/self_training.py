@@ -43,7 +43,7 @@ def labelled_by_teacher(
     if not config.unlabelled:
         return []
     teacher = _load_teacher(config.teacher, layout.labels)
-    known = {row.text for row in labelled}
+    known = {row.value for row in labelled}
     read = read_texts(config.unlabelled, None, config, layout)
     for note in read.notes:
         warn(note)

@@ -1,4 +1,4 @@
-"""The text classification task: how a classifier is trained and loaded."""
+"""The classification task: how a classifier of texts or series is trained and loaded."""
 
 from __future__ import annotations
 
@@ -19,9 +19,17 @@ from weft.metrics import ACCURACY, CROSS_ENTROPY
 from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import WORD_VECTORS, load_examples, store_examples
+from weft.tasks.classify.inputs import TextInput, input_of
 from weft.tasks.classify.inspection import inspect_classify
-from weft.tasks.classify.mixing import DEFAULT_MIXTURE, NGRAM_CENTRE, MixtureWeights, fit_mixture, fit_prior
-from weft.tasks.classify.model import Classifier, ClassifierMixture, LabelledBatch
+from weft.tasks.classify.mixing import (
+    DEFAULT_MIXTURE,
+    NGRAM_CENTRE,
+    SERIES_PRIOR,
+    MixtureWeights,
+    fit_mixture,
+    fit_prior,
+)
+from weft.tasks.classify.model import Classifier, ClassifierMixture, LabelledBatch, TokenLayer
 from weft.tasks.classify.predictor import (
     ClassifyPredictor,
     confusion_of,
@@ -60,25 +68,28 @@ EPOCHS_SETTING = "train.epochs"
 # A training has as many steps and epochs at least, but not more epochs than that for the sake of the steps.
 LEAST_STEPS, LEAST_EPOCHS, EPOCH_LIMIT = 300, 6, 20
 COSTLY_LABELS = 1000
+SERIES_STEPS, LEAST_SERIES_EPOCHS, SERIES_EPOCH_LIMIT = 500, 12, 100  # the same of series
 
 
 class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
-    """Trains a recurrent model to predict the label of a text."""
+    """Trains a recurrent model to predict the label of a text or of a series."""
 
     name = "classify"
-    summary = "Train a text classifier: it predicts the label of a text."
+    summary = "Train a classifier: it predicts the label of a text, or of a series of numbers."
     details = (
         "The columns of text and label are detected, or set by --set data.text_column=NAME and "
-        "data.label_column=NAME (or numbers, from 1). Several text columns, as title,body, are joined."
+        "data.label_column=NAME (or numbers, from 1). Several text columns, as title,body, are joined. "
+        "A table of numbers has series: a row for each step, with columns of id, time, values and label, or a row for "
+        "each series."
     )
     data_help = (
         "Texts with labels: TSV, CSV, JSON lines, 'label text' lines, also as .gz, a folder for each label, - for "
-        "standard input, or grammar."
+        "standard input, or grammar. Series with labels: .ts, CSV, TSV, JSON lines, Parquet, also as .gz."
     )
-    dev_help = "Held-out texts with labels; without it a random part of --data is held out."
+    dev_help = "Held-out examples with labels; without it a random part of --data is held out."
     predictors = (ClassifyPredictor,)
     config_class = ClassifyConfig
-    inputs = ("text",)
+    inputs = ("text", "series")
     metric = ACCURACY
     # Chosen on the development set of imdb, with 500 labels and with all of them.
     encoder_defaults: ClassVar[Mapping[str, Any]] = {
@@ -106,46 +117,52 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         return {f"text.{name}": getattr(config.text, name) for name in (*SHARED_TEXT, "min_count", "max_vocab_size")}
 
     def pretraining_corpus(self, raw: CorpusSource, source: ExampleSource, config: ClassifyConfig) -> Corpus:
-        texts = [row.text for row in read_labelled(source, config.data).rows]
+        texts = [row.value for row in read_labelled(source, config.data).rows]
         return Corpus.from_texts("the training texts", ["\n".join(texts)]) + open_corpus(raw)
 
     def take_over(self, model: Classifier, encoder: PretrainedLayers) -> None:
-        assert model.embedding is not None
+        assert isinstance(model.embedding, TokenLayer)
+        assert model.embedding.weight is not None
         model.embedding.weight.data.copy_(encoder.embedding)
         take_over_stack(model.stack, encoder)
 
     def choose(self, run: Run, config: ClassifyConfig) -> tuple[ClassifyConfig, str]:
-        config, texts = choose_precision(config), len(load_examples(run, TRAIN_PART)["text"])
+        config, reads = choose_precision(config), input_of(run)
+        count = len(load_examples(run, TRAIN_PART)[reads.name])
         if EPOCHS_SETTING not in auto_settings(config):
             return config, ""
-        epochs = epochs_for_texts(texts, config.batch.size)
-        return resolve_auto(config, {EPOCHS_SETTING: epochs}), f"{epochs} epochs: chosen for {texts:,} texts"
+        rule = epochs_for_texts if isinstance(reads, TextInput) else epochs_for_series
+        epochs = rule(count, config.batch.size)
+        return resolve_auto(config, {EPOCHS_SETTING: epochs}), f"{epochs} epochs: chosen for {count:,} {reads.plural}"
 
     def build(self, run: Run, config: ClassifyConfig) -> GradientDescent:
-        text_field, counts = run.field("text", Text), run.field("label", Label).counts
+        reads, counts = input_of(run), run.field("label", Label).counts
         labels = tuple(counts)
         train = load_examples(run, TRAIN_PART)
         dev = load_examples(run, DEV_PART) if is_stored(run, DEV_PART) else None
         model = build_model(lambda: make_classifier(run, config))
-        held_out = len(dev["text"]) if dev else 0
+        name, plural = reads.name, reads.plural
+        held_out = len(dev[name]) if dev else 0
         few = " (few: their score is rough)" if 0 < held_out < FEW else ""
-        description = f"{len(train['text']):,} texts to train on, {held_out:,} held out{few}, {len(labels)} labels"
-        description += f", vocabulary of {len(text_field.vocabulary):,} ({run.reading.get('description', '')})"
-        if is_stored(run, WORD_VECTORS):
+        description = f"{len(train[name]):,} {plural} to train on, {held_out:,} held out{few}, {len(labels)} labels"
+        if isinstance(reads, TextInput):
+            description += f", vocabulary of {len(reads.field.vocabulary):,}"
+        description += f" ({run.reading.get('description', '')})"
+        if isinstance(reads, TextInput) and is_stored(run, WORD_VECTORS):
             found = load_word_vectors(model, run)
-            size = len(text_field.vocabulary) - len(RESERVED)
+            size = len(reads.field.vocabulary) - len(RESERVED)
             description += f", vectors for {found:,} of {size:,} tokens, the others at random"
         model.to(find_device(config.train.device))
         weights = class_weights(config.train.class_weights, counts)
 
         def batch(rows: IntArray) -> LabelledBatch:
-            return LabelledBatch(*take(train["text"], rows), torch.tensor(train["label"].values[rows]).long())
+            return LabelledBatch(*take(train[name], rows), torch.tensor(train["label"].values[rows]).long())
 
         scores = cache(lambda: held_out_scores(run, held_out))  # once the linear models are fitted
 
         def evaluate() -> Evaluation:
             assert dev is not None
-            log_probs, truth = network_log_probs(model, dev["text"], len(labels)), dev["label"].values
+            log_probs, truth = network_log_probs(model, dev[name], len(labels)), dev["label"].values
             network = confusion_of(labels, log_probs, truth)
             wide = scores()
             if wide is None:
@@ -160,13 +177,13 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
 
         phase = GradientDescent(
             model,
-            Buckets(train["text"].lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch),
+            Buckets(train[name].lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch),
             lambda labelled, carried: model.loss(labelled, weights),
             config.train,
             evaluate=None if dev is None else evaluate,
             groups=layer_groups(model, [model.stack], model.embedding, config.train),
             description=description,
-            loss=CROSS_ENTROPY.of("text"),
+            loss=CROSS_ENTROPY.of(name),
         )
 
         def baselines() -> dict[str, float]:
@@ -174,7 +191,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
             if dev is None or wide is None:
                 return {}
             hits = wide.scores[..., 1].argmax(1) == torch.tensor(dev["label"].values)
-            return {"NB-SVM": float(hits.double().mean())}
+            return {reads.svm: float(hits.double().mean())}
 
         phase.baselines = baselines
         if config.model.wide:
@@ -191,15 +208,18 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         model = load_members(
             run, lambda member: load_model(lambda: make_classifier(run, config), member), ClassifierMixture
         )
-        text_field, labels, wide = run.field("text", Text), run.field("label", Label).labels, load_wide(run)
+        reads, labels, wide = input_of(run), run.field("label", Label).labels, load_wide(run)
+        default = DEFAULT_MIXTURE if isinstance(reads, TextInput) else SERIES_PRIOR.centre
         if is_untrained(run):
-            alone = "" if wide is None else ": its linear models of n-grams predict alone"
+            alone = "" if wide is None else f": its linear models of {reads.linear} predict alone"
             warn(f"the network of {run.path} is not trained{alone}")
             weights = DEFAULT_MIXTURE if wide is None else weights_without_network(run)
         else:
             metrics = [read_metadata(one.file(WEIGHTS)) if one.has(WEIGHTS) else {} for one in trained_members(run)]
-            weights = MixtureWeights(*np.mean([MixtureWeights.from_metrics(one) for one in metrics], 0).tolist())
-        return ClassifyPredictor(run, model, text_field, labels, wide, weights)
+            weights = MixtureWeights(
+                *np.mean([MixtureWeights.from_metrics(one, default) for one in metrics], 0).tolist()
+            )
+        return ClassifyPredictor(run, model, reads, labels, wide, weights)
 
     def inspect(self, predictor: ClassifyPredictor, text: str) -> Inspection:
         return inspect_classify(predictor, text)
@@ -213,6 +233,16 @@ def epochs_for_texts(texts: int, batch_size: int) -> int:
     """
     wanted = math.ceil(LEAST_STEPS / math.ceil(texts / batch_size))
     return min(max(wanted, LEAST_EPOCHS), EPOCH_LIMIT)
+
+
+def epochs_for_series(series: int, batch_size: int) -> int:
+    """The number of epochs for so many series.
+
+    >>> epochs_for_series(40, 32), epochs_for_series(270, 32), epochs_for_series(9000, 32)
+    (100, 56, 12)
+    """
+    wanted = math.ceil(SERIES_STEPS / math.ceil(series / batch_size))
+    return min(max(wanted, LEAST_SERIES_EPOCHS), SERIES_EPOCH_LIMIT)
 
 
 def is_untrained(run: Run) -> bool:
@@ -239,7 +269,8 @@ def weights_without_network(run: Run) -> MixtureWeights:
 
 def load_word_vectors(model: Classifier, run: Run) -> int:
     """Initialises the embedding with word vectors, other tokens at random with the same standard deviation."""
-    assert model.embedding is not None
+    assert isinstance(model.embedding, TokenLayer)
+    assert model.embedding.weight is not None
     columns = stored(run, WORD_VECTORS, {"ids": len(model.embedding.weight)})
     values, ids = (torch.tensor(columns[name].values) for name in ("values", "ids"))
     with torch.no_grad():

@@ -1,4 +1,6 @@
-"""The wide path of a classifier: two linear n-gram models beside the network, stored with the run.
+"""The wide path of a classifier: two linear models beside the network, stored with the run.
+
+Those of texts read n-grams, those of series the features of random convolutions, with the kernels stored beside them.
 
 They are fitted before the network is trained, one in each step. The logistic regression of long texts is the weighted
 sum of two, which differ in how they weight their features; their shares are fitted to held-out texts, too. The file
@@ -19,10 +21,14 @@ import torch
 from torch import Tensor
 
 from weft.config import from_dict
-from weft.data.column import Column
+from weft.data.column import Array, Column
+from weft.series import Series
 from weft.tasks.classify.config import ClassifyConfig
+from weft.tasks.classify.convolutions import ConvolutionKernels
 from weft.tasks.classify.cross_fitting import folds, is_worthwhile
 from weft.tasks.classify.linear import (
+    CONVOLUTION,
+    CONVOLUTION_SVM,
     FITS,
     IDF,
     LOGISTIC,
@@ -31,8 +37,9 @@ from weft.tasks.classify.linear import (
     LinearModel,
     weighted_sum,
 )
-from weft.tasks.classify.mixing import DEFAULT_PRIOR, MixturePrior, MixtureWeights, fit_blend, fit_prior
+from weft.tasks.classify.mixing import DEFAULT_PRIOR, SERIES_PRIOR, MixturePrior, MixtureWeights, fit_blend, fit_prior
 from weft.tasks.classify.ngram_features import NgramKeys, TextKeys, mostly_long
+from weft.tasks.config import SERIES_EXAMPLES
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored, store, stored
 from weft.text.fields import Label
 from weft.training.loss import MeanLoss
@@ -53,9 +60,11 @@ from weft.training.trainer import Phase, Update
 LINEAR_FILE = "linear.safetensors"
 SOURCE_FILE, PLAN_FILE = f"{DATA_FOLDER}/source.safetensors", f"{DATA_FOLDER}/linear.json"
 NGRAMS = "ngrams"  # ends the names of the parts of the data that have the n-gram keys of texts
+KERNELS = "kernels."  # begins the names of their tensors
 MARGIN_SCALE = 5.0  # makes margins of the SVM about as large as log-probabilities
 
 TokenTexts = Sequence[Sequence[str]]
+FeatureRows = Sequence[TextKeys] | Sequence[Array]
 
 
 class LabelledTokens(NamedTuple):
@@ -67,23 +76,29 @@ class LabelledTokens(NamedTuple):
 
 @dataclass(frozen=True)
 class WideModels:
-    """The two linear models of a run."""
+    """The two linear models of a run.
+
+    Attributes:
+        logistic: the logistic regression.
+        nbsvm: the SVM, of texts with naive Bayes ratios.
+        kernels: those that the features of series are made with; None: they are the n-grams of texts.
+    """
 
     logistic: LinearModel
     nbsvm: LinearModel
+    kernels: ConvolutionKernels | None = None
 
-    def scores(self, texts: TokenTexts) -> Tensor:
-        """The scores of both models for tokenized texts, (N, labels, 2), in double precision."""
-        reader = NgramKeys(characters=True)
-        return self._scores([reader.of(tokens) for tokens in texts])
-
-    def _scores(self, texts: Sequence[TextKeys]) -> Tensor:
-        margins = MARGIN_SCALE * self.nbsvm.logits_of(texts)
-        return torch.stack([self.logistic.logits_of(texts).log_softmax(-1), margins], -1).double()
+    def scores(self, examples: TokenTexts | Sequence[Array]) -> Tensor:
+        """The scores of both models for tokenized texts, or for series (T, C): (N, labels, 2), in double precision."""
+        features = read_features(examples, self.kernels)
+        margins = MARGIN_SCALE * self.nbsvm.logits_of(features)
+        return torch.stack([self.logistic.logits_of(features).log_softmax(-1), margins], -1).double()
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load_wide_file` reads."""
-        return {**self.logistic.tensors(f"{LOGISTIC}."), **self.nbsvm.tensors(f"{NBSVM}.")}
+        models = (self.logistic, self.nbsvm)
+        parts = [model.tensors(f"{kind}.") for model, kind in zip(models, kinds_of(self.kernels), strict=True)]
+        return parts[0] | parts[1] | ({} if self.kernels is None else self.kernels.tensors(KERNELS))
 
     def contributions(self, tokens: Sequence[str]) -> Tensor:
         """What each token adds to the scores of both models, (T, labels, 2)."""
@@ -91,23 +106,40 @@ class WideModels:
         return torch.stack([self.logistic.contributions(tokens), margins], -1).double()
 
 
-def fitted_scores(models: Mapping[str, LinearModel], texts: Sequence[TextKeys]) -> Tensor:
-    """The scores of the models by kind for texts, (N, labels, 3), in double precision."""
+def kinds_of(kernels: ConvolutionKernels | None) -> tuple[str, str]:
+    """The kinds of the two models of a run."""
+    return (LOGISTIC, NBSVM) if kernels is None else (CONVOLUTION, CONVOLUTION_SVM)
+
+
+def read_features(examples: Any, kernels: ConvolutionKernels | None) -> FeatureRows:
+    """The features of tokenized texts, or of series."""
+    if kernels is not None:
+        return kernels.of(examples)
+    reader = NgramKeys(characters=True)
+    return [reader.of(tokens) for tokens in examples]
+
+
+def fitted_scores(models: Mapping[str, LinearModel], texts: FeatureRows) -> Tensor:
+    """The scores of the models by kind for texts, or series, (N, labels, 3), in double precision."""
+    first, svm = (CONVOLUTION, CONVOLUTION_SVM) if CONVOLUTION in models else (LOGISTIC, NBSVM)
     log_probs = [
         models[kind].logits_of(texts).log_softmax(-1)
         if kind in models
-        else torch.zeros(len(texts), len(models[NBSVM].bias))
-        for kind in (LOGISTIC, IDF)
+        else torch.zeros(len(texts), len(models[svm].bias))
+        for kind in (first, IDF)
     ]
-    return torch.stack([*log_probs, MARGIN_SCALE * models[NBSVM].logits_of(texts)], -1).double()
+    return torch.stack([*log_probs, MARGIN_SCALE * models[svm].logits_of(texts)], -1).double()
 
 
-def join_fitted(models: Mapping[str, LinearModel], share: float) -> WideModels:
+def join_fitted(
+    models: Mapping[str, LinearModel], share: float, kernels: ConvolutionKernels | None = None
+) -> WideModels:
     """The two models of a run from those that were fitted; `share` is that of the second logistic regression."""
-    logistic = models[LOGISTIC]
+    first, svm = kinds_of(kernels)
+    logistic = models[first]
     if IDF in models:
         logistic = weighted_sum((logistic, 1 - share), (models[IDF], share))
-    return WideModels(logistic, models[NBSVM])
+    return WideModels(logistic, models[svm], kernels)
 
 
 def blended(scores: Tensor, share: float) -> Tensor:
@@ -155,6 +187,14 @@ def store_ngrams(
     write_json(data.parent / PLAN_FILE, plan)
 
 
+def store_series_plan(data: Path, *, all: bool) -> None:
+    """Stores how linear models of series are fitted: to the series that are stored, in the end to `all` or not.
+
+    They are not cross-fitted: the network is the better model of series, and that would speak for the linear ones only.
+    """
+    write_json(data.parent / PLAN_FILE, {"cross_fit": False, "blend": False, "all": all})
+
+
 def _store_keys(data: Path, part: str, keys: Sequence[TextKeys], labels: Sequence[int]) -> None:
     columns = {
         name: Column.from_rows([text[group] for text in keys], np.uint64) for group, name in enumerate(TextKeys._fields)
@@ -195,19 +235,16 @@ class LinearFitting(Phase):
             weights: (labels,) weights of the labels; None means 1.
         """
         self.count, self.class_weights = count, weights
-        keys, labels = _stored_keys(run, TRAIN_PART, count)
-        self.train, self.held_out = range(len(keys)), range(0)
-        if is_stored(run, f"{DEV_PART}-{NGRAMS}"):
-            held_out_keys, held_out_labels = _stored_keys(run, DEV_PART, count)
-            keys, labels = [*keys, *held_out_keys], [*labels, *held_out_labels]
-            self.held_out = range(len(self.train), len(keys))
-        self.keys, self.labels = keys, labels
+        fitted = _series_features(run) if SERIES_EXAMPLES in run.fields else _ngram_features(run, count)
+        self.kernels, keys, self.labels, train = fitted
+        self.keys: list[Any] = keys
+        self.train, self.held_out = range(train), range(train, len(keys))
         path = run.path / SOURCE_FILE
         self.start = load_wide_file(run.data_file(SOURCE_FILE), count).logistic if path.exists() else None
         plan = read_json(run.data_file(PLAN_FILE))
         with decoding(run.path / PLAN_FILE):
             blends, cross_fits, fits_all = (bool(plan[name]) for name in ("blend", "cross_fit", "all"))
-        kinds = (*((IDF,) if blends else ()), LOGISTIC, NBSVM)
+        kinds = (*((IDF,) if blends else ()), *kinds_of(self.kernels))
         # Of each stage the texts that models are fitted to, and those that they score.
         stages: dict[str, tuple[Sequence[int], Sequence[int]]] = {"train": (self.train, self.held_out)}
         if cross_fits:
@@ -235,11 +272,12 @@ class LinearFitting(Phase):
             if stage == self.last:
                 self.final = self.fitted
             self.fitted = {}
-        return Update(MeanLoss(0.0, 0), 1, note="linear models of n-grams")
+        what = "n-grams" if self.kernels is None else "convolutions"
+        return Update(MeanLoss(0.0, 0), 1, note=f"linear models of {what}")
 
     def weights(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Both models, and the scores and the prior that the weights of the mixture are fitted with."""
-        own, prior, share = self.scores["train"], DEFAULT_PRIOR, 0.0
+        own, prior, share = self.scores["train"], DEFAULT_PRIOR if self.kernels is None else SERIES_PRIOR, 0.0
         truth = torch.tensor([self.labels[row] for row in self.held_out], dtype=torch.long)
         names = [stage for stage in self.stages if stage.isdigit()]
         scored = [row for name in names for row in self.stages[name][1]]
@@ -252,7 +290,7 @@ class LinearFitting(Phase):
             share = fit_blend(torch.cat([cross, own]), labels, self.class_weights)
         if len(cross):
             prior = fit_prior(blended(cross, share), train, self.class_weights)
-        tensors = join_fitted(self.final, share).tensors()
+        tensors = join_fitted(self.final, share, self.kernels).tensors()
         stored_prior = torch.tensor([*prior.centre, prior.texts], dtype=torch.float64)
         return {**tensors, "scores": blended(own, share), "prior": stored_prior}, {}
 
@@ -269,10 +307,44 @@ class LinearFitting(Phase):
             kinds = dict.fromkeys(key.split(".")[0] for key in with_prefix(tensors, f"{name}."))
             models |= {
                 kind: LinearModel.from_tensors(
-                    with_prefix(tensors, f"{name}.{kind}."), self.count, NBSVM if kind == NBSVM else LOGISTIC
+                    with_prefix(tensors, f"{name}.{kind}."), self.count, LOGISTIC if kind == IDF else kind
                 )
                 for kind in kinds
             }
+
+
+class _Fitted(NamedTuple):
+    """What linear models are fitted to: features and labels, first those of the training examples."""
+
+    kernels: ConvolutionKernels | None
+    features: list[Any]
+    labels: list[int]
+    train: int
+
+
+def _ngram_features(run: Run, count: int) -> _Fitted:
+    keys, labels = _stored_keys(run, TRAIN_PART, count)
+    train = len(keys)
+    if is_stored(run, f"{DEV_PART}-{NGRAMS}"):
+        held_out_keys, held_out_labels = _stored_keys(run, DEV_PART, count)
+        keys, labels = [*keys, *held_out_keys], [*labels, *held_out_labels]
+    return _Fitted(None, keys, labels, train)
+
+
+def _series_features(run: Run) -> _Fitted:
+    """The features of the stored series; the training series are in random order."""
+    seed = int(from_dict(ClassifyConfig, run.config).train.seed)
+    count = len(run.field("label", Label).counts)
+    parts = [stored(run, part, {"label": count}) for part in (TRAIN_PART, DEV_PART) if is_stored(run, part)]
+    train = len(parts[0]["label"])
+    order = np.random.default_rng((seed, 0x71DE)).permutation(train).tolist()
+    series = [parts[0][SERIES_EXAMPLES][row] for row in order]
+    labels = [int(parts[0]["label"].values[row]) for row in order]
+    kernels = ConvolutionKernels.fit(series, seed)
+    for part in parts[1:]:
+        series += [part[SERIES_EXAMPLES][row] for row in range(len(part[SERIES_EXAMPLES]))]
+        labels += part["label"].values.tolist()
+    return _Fitted(kernels, kernels.of(series), labels, train)
 
 
 def _read_some(reader: NgramKeys, train: LabelledTokens, seed: int) -> tuple[list[TextKeys], list[int]]:
@@ -301,16 +373,22 @@ def load_wide(run: Run) -> WideModels | None:
     """
     if not has_wide(run):
         return None
-    return load_wide_file(run.path / LINEAR_FILE, len(run.field("label", Label).counts))
+    channels = len(run.field(SERIES_EXAMPLES, Series).channels) if SERIES_EXAMPLES in run.fields else 0
+    return load_wide_file(run.path / LINEAR_FILE, len(run.field("label", Label).counts), channels)
 
 
-def load_wide_file(path: Path, labels: int) -> WideModels:
-    """The linear models in a file."""
-    tensors = finite_weights(path, load_tensors(path).tensors)
+def load_wide_file(path: Path, labels: int, channels: int = 0) -> WideModels:
+    """The linear models in a file, of texts or of series of so many channels."""
+    tensors = load_tensors(path).tensors
+    finite_weights(path, {name: tensor for name, tensor in tensors.items() if not name.startswith(KERNELS)})
     with decoding(path):
-        return WideModels(
-            *(LinearModel.from_tensors(with_prefix(tensors, f"{kind}."), labels, kind) for kind in (LOGISTIC, NBSVM))
-        )
+        kernels = ConvolutionKernels.from_tensors(with_prefix(tensors, KERNELS), channels) if channels else None
+        models = [
+            LinearModel.from_tensors(with_prefix(tensors, f"{kind}."), labels, kind) for kind in kinds_of(kernels)
+        ]
+        if kernels is not None and any(len(model.keys) != kernels.size for model in models):
+            raise ValueError("kernels and models that do not fit")
+        return WideModels(models[0], models[1], kernels)
 
 
 class HeldOutScores(NamedTuple):
