@@ -185,7 +185,7 @@ def test_look_inside_names_the_steps(model):
     assert (found.steps, found.ngrams, len(found.integrated)) == (steps, None, 8)
     assert found.prediction in ("quick", "slow")
     assert probes.activations(model, text).layers[0].steps == steps
-    assert probes.gradient_flow(model, text)[0].steps == steps
+    assert probes.gradient_flow(model, text).layers[0].steps == steps
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,11 @@ def store_examples(
         origin: The run that is fine-tuned: its tokens or channels, labels and columns are kept.
         text_field: The tokens of an encoder.
     """
-    kind = (
-        TEXT_EXAMPLES
-        if text_field is not None
-        else choose_input(source, config)
-        if origin is None
-        else input_of(origin).name
-    )
+    kind = choose_input(source, config) if origin is None else input_of(origin).name
+    if text_field is not None and kind == SERIES_EXAMPLES:
+        raise WeftError(
+            "there is an `encoder`, which reads text, and the examples are series of numbers", expected="no `encoder`"
+        )
     reading = _SeriesReading(config, origin) if kind == SERIES_EXAMPLES else _TextReading(config, origin, text_field)
     like = None
     if origin is not None:
