@@ -18,12 +18,14 @@ from typer.testing import CliRunner
 
 import weft
 import weft.cli
+from weft.config import AUTO
 from weft.errors import WeftError
 from weft.server.app import Server
 from weft.server.config import ServerConfig
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.predictor import parse_levels
-from weft.training.run import CHECKPOINT, WEIGHTS
+from weft.tasks.forecast.task import TASK
+from weft.training.run import CHECKPOINT, CONFIG, WEIGHTS, open_run, read_json, write_json
 
 HORIZON, SEASON = 4, 4
 
@@ -311,6 +313,19 @@ def test_values_at_the_limit_give_numbers(model):
     for values in ([1e60, -1e60, 3.0] * 8, [1e60] * 24, [5e-324, 0.0] * 12):
         (found,) = model.forecast([values])
         assert np.isfinite(found.values).all()
+
+
+@pytest.mark.parametrize("name", ["horizon", "season"])
+def test_settings_that_were_never_chosen_are_refused(folder, tmp_path, name):
+    shutil.copytree(folder / "run", tmp_path / "run")
+    content = read_json(tmp_path / "run" / CONFIG)
+    content["config"]["model"][name] = AUTO
+    write_json(
+        tmp_path / "run" / CONFIG,
+        {key: part for key, part in content.items() if key not in ("format", "weft", "sha256")},
+    )
+    with pytest.raises(WeftError, match=r"config\.json is damaged"):
+        TASK.resume(open_run(tmp_path / "run"))
 
 
 def test_a_damaged_model_is_refused(folder, tmp_path):

@@ -265,7 +265,7 @@ class ForecastPredictor(TaskPredictor):
             return table
         return results
 
-    def forecasts(self, found: SeriesSet, steps: int, levels: Mapping[str, float]) -> ForecastList:
+    def forecasts(self, found: SeriesSet, steps: int, levels: Mapping[str, float]) -> SeriesResults[SeriesForecast]:
         """The forecast of each series; `levels` are the shares of intervals by their percent.
 
         Raises:

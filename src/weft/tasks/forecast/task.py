@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.config import auto_settings, dotted, from_dict, load_config, resolve_auto, to_dict
+from weft.config import AUTO, auto_settings, dotted, from_dict, load_config, resolve_auto, to_dict
 from weft.data.field import fields_content
 from weft.errors import WeftError
 from weft.metrics.forecast import MASE
@@ -30,7 +30,7 @@ from weft.tasks.inspection import Inspection
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored
 from weft.tasks.task import Task
 from weft.training.build import cells_of
-from weft.training.run import WEIGHTS, Run, decoding, finite_weights
+from weft.training.run import CONFIG, WEIGHTS, Run, decoding, finite_weights
 
 HORIZON, SEASON, LAGS = "model.horizon", "model.season", "model.lags"
 USUAL_HORIZON = 6  # of series without a season
@@ -87,6 +87,9 @@ class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
 
     def build(self, run: Run, config: ForecastConfig) -> ForecastPhase:
         layout = run.field("series", Series)
+        with decoding(run.path / CONFIG):
+            if AUTO in (config.model.horizon, config.model.season):
+                raise ValueError("the horizon and the season are those that were chosen")
         found = stored_set(run, TRAIN_PART, layout)
         phase = FORECAST_KINDS[config.model.kind].phase(rows_of(found), config, not is_stored(run, DEV_PART))
         values = sum(int(np.isfinite(one.target).sum()) for one in found)
