@@ -52,7 +52,7 @@ def test_what_stands_under_the_mask_of_a_target_changes_no_bit(kind):
     rows = waves()
     rows[0][30:40] = np.nan
     panel = panel_of(SeriesRows(rows), FORM)
-    batch, _, _ = batch_at(panel, panel.starts[0] + np.arange(24, 44, 3))
+    batch = batch_at(panel, panel.starts[0] + np.arange(24, 44, 3))
     assert not batch.known.all()
     gradients = []
     for value in (0.0, 1e6, float("nan")):

@@ -16,6 +16,8 @@ MODEL_KINDS = {  # by name, what each is; how it is trained stands in kinds.py
     "linear": "a linear map for all series",
     "baselines": "exponential smoothing, Theta and others",
     "direct": "a network that forecasts all steps at once, on top of the linear map",
+    "recurrent": "a recurrent network that forecasts step by step, by sample paths",
+    "ar": "a map of the last values that forecasts step by step",
 }
 
 
@@ -69,8 +71,14 @@ class ForecastModelConfig(Settings):
     lags: int = setting(AUTO, "last values that the linear map or a network reads; auto: chosen on held-out windows",
                         low=1, high=10_000, auto=True)  # fmt: skip
     cell: str = setting("gru", "recurrent cell of a network, a name in weft.cells.CELLS")
-    hidden_size: int = setting(AUTO, "hidden units of a network; auto: by the amount of data", low=1, auto=True)
+    hidden_size: int = setting(
+        AUTO, "hidden units of a network; auto: by the amount of data; 0: ar is a linear map", low=0, auto=True
+    )
     dropout: float = setting(0.1, "dropout rate of the outputs of a network's layer", low=0, high=0.95)
+    distribution: str = setting(
+        "student-t", "recurrent, ar: distribution of the next value; negative-binomial: of counts",
+        choices=("gaussian", "student-t", "gaussian-mixture", "quantiles", "negative-binomial"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

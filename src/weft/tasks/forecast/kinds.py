@@ -47,6 +47,8 @@ def _fitting(names: Sequence[str], rows: SeriesRows, config: ForecastConfig, eva
     model = config.model
     lags = max(0, model.lags)
     plan = plan_networks(rows, config) if any(name.removeprefix(LOG_PREFIX) in NETWORKS for name in names) else None
+    if model.distribution == "negative-binomial":  # of counts, not of their logarithms
+        names = [name for name in names if not name.startswith(LOG_PREFIX)]
     return Fitting(
         rows, model.horizon, model.season, names, seed=config.train.seed, evaluates=evaluates, lags=lags, plan=plan
     )
@@ -56,7 +58,7 @@ FORECAST_KINDS: Mapping[str, ForecastKind] = {
     "auto": combination((LINEAR_MAP, LOG_LINEAR_MAP, "direct", "log-direct", *BASELINES)),
     "linear": combination((LINEAR_MAP, LOG_LINEAR_MAP)),
     "baselines": combination(BASELINES),
-    "direct": combination(("direct", "log-direct")),
+    **{name: combination((name, f"{LOG_PREFIX}{name}")) for name in NETWORKS},
 }
 
 

@@ -6,7 +6,7 @@ those of a series that is never negative are not negative, those of counts are w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -21,10 +21,15 @@ from weft.tasks.forecast.calibration import MEDIAN, Calibration, normal_quantile
 from weft.tasks.forecast.direct import DirectNetwork
 from weft.tasks.forecast.linear import Array, LinearMap, first_value, make_panel
 from weft.tasks.forecast.network import NetworkForm, SeriesNetwork
+from weft.tasks.forecast.recurrent import AutoregressiveNetwork, RecurrentNetwork
 from weft.training.run import with_prefix
 
 LINEAR_MAP, LOG_LINEAR_MAP = "linear", "log-linear"  # the maps on values and on logarithms, which have to be positive
-NETWORKS: Mapping[str, type[SeriesNetwork]] = {"direct": DirectNetwork}
+NETWORKS: Mapping[str, Callable[[NetworkForm], SeriesNetwork]] = {
+    "direct": DirectNetwork,
+    "recurrent": RecurrentNetwork,
+    "ar": AutoregressiveNetwork,
+}
 LOG_PREFIX = "log-"  # begins the name of a forecaster that works on logarithms
 LARGEST_LOG = 700.0
 

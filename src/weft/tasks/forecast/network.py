@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,6 +52,7 @@ class NetworkForm:
         cell: the name of its cell.
         hidden_size: its hidden units.
         dropout: its dropout rate.
+        distribution: of the next value, where it forecasts step by step.
     """
 
     horizon: int
@@ -62,6 +63,7 @@ class NetworkForm:
     cell: str = "gru"
     hidden_size: int = 64
     dropout: float = 0.1
+    distribution: str = "student-t"
 
     def __post_init__(self) -> None:
         if min(self.horizon, self.season, self.lags) < 1 or min(self.features, self.hidden_size) < 0:
@@ -88,17 +90,28 @@ class SeriesWindows(NamedTuple):
     naive: Tensor  # (B, H) the values of the last season, which forecasts correct
     targets: Tensor  # (B, H)
     known: Tensor  # (B, H) whether a target is not missing
+    levels: Tensor  # (B,) the value 0, on the scale of the panel; float64
+    scales: Tensor  # (B,) the unit; float64
+
+    @property
+    def horizon(self) -> int:
+        return self.targets.shape[1]
+
+    @property
+    def offsets(self) -> Tensor:
+        """(B,) where the value 0 of the panel stands."""
+        return (-self.levels / self.scales).float()
 
 
-def batch_at(panel: Panel, places: IntArray) -> tuple[SeriesWindows, Array, Array]:
-    """The windows whose first targets stand at places (B,), with the level and the scale (B,) of each."""
+def batch_at(panel: Panel, places: IntArray) -> SeriesWindows:
+    """The windows whose first targets stand at places (B,)."""
     form, windows = panel.form, windows_at(panel, places)
     span = min(form.season, form.lags)
     levels = sliding_window_view(panel.values, span)[places - span].mean(1)
     naive = (windows.naive - levels[:, None]) / windows.scales[:, None]
     steps = places[:, None] + np.arange(-form.lags, form.horizon)
     targets = windows.targets.clip(-LARGEST_TARGET, LARGEST_TARGET) + naive
-    batch = SeriesWindows(
+    return SeriesWindows(
         _tensor(windows.lags),
         _tensor(panel.observed[steps[:, : form.lags]]),
         _tensor(panel.features[steps]),
@@ -106,8 +119,9 @@ def batch_at(panel: Panel, places: IntArray) -> tuple[SeriesWindows, Array, Arra
         _tensor(naive),
         _tensor(targets),
         torch.from_numpy(~np.isnan(targets)),
+        torch.from_numpy(levels),
+        torch.from_numpy(windows.scales),
     )
-    return batch, levels, windows.scales
 
 
 def _tensor(values: Any) -> Tensor:
@@ -138,20 +152,21 @@ class SeriesNetwork(nn.Module, ABC):
         """Sets weights that can be computed from the windows before the last horizons of the series."""
 
     @torch.no_grad()
-    def forecast(self, rows: SeriesRows) -> Array:
+    def forecast(self, rows: SeriesRows, steps: int = 0) -> Array:
         """The quantiles (N, H, Q) after the ends of series, logarithms if it works on these.
 
-        NaN for a series without any value.
+        NaN for a series without any value. A network that forecasts step by step can be asked for other than H steps.
         """
         self.eval()
-        found = np.full((len(rows.targets), self.form.horizon, len(QUANTILE_LEVELS)), np.nan)
+        form = replace(self.form, horizon=steps or self.form.horizon)
+        found = np.full((len(rows.targets), form.horizon, len(QUANTILE_LEVELS)), np.nan)
         numbers = np.array([place for place, row in enumerate(rows.targets) if first_value(row) < len(row)], int)
         for begin in range(0, len(numbers), ROWS_AT_ONCE):
             some = numbers[begin : begin + ROWS_AT_ONCE]
-            panel = panel_of(rows.at(some), self.form)
-            batch, levels, scales = batch_at(panel, panel.ends)
-            scaled = self.quantiles(batch).numpy().astype(np.float64)
-            found[some] = ordered(levels[:, None, None] + scales[:, None, None] * scaled)
+            panel = panel_of(rows.at(some), form)
+            batch = batch_at(panel, panel.ends)
+            quantiles = batch.levels[:, None, None] + batch.scales[:, None, None] * self.quantiles(batch)
+            found[some] = ordered(quantiles.numpy())
         return found
 
 
@@ -184,7 +199,7 @@ class DrawnWindows:
 
     def epoch(self, number: int, start: int = 0) -> Iterator[SeriesWindows]:
         for chosen in self._drawn(number, start):
-            yield batch_at(self.panel, chosen)[0]
+            yield batch_at(self.panel, chosen)
 
     def sliced_epoch(self, number: int, start: int, slices: int) -> Iterator[Callable[[int], SeriesWindows | None]]:
         for chosen in self._drawn(number, start):
@@ -192,7 +207,7 @@ class DrawnWindows:
 
     def _slice(self, chosen: IntArray, slices: int, part: int) -> SeriesWindows | None:
         own = chosen[part::slices]
-        return batch_at(self.panel, own)[0] if len(own) else None
+        return batch_at(self.panel, own) if len(own) else None
 
     def _drawn(self, number: int, start: int) -> Iterator[IntArray]:
         random = np.random.default_rng((self.seed, number))

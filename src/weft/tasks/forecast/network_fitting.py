@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.errors import WeftError
 from weft.tasks.forecast.config import ForecastConfig
 from weft.tasks.forecast.direct import segment_size
 from weft.tasks.forecast.linear import first_value
@@ -157,13 +158,29 @@ def plan_networks(rows: SeriesRows, config: ForecastConfig) -> NetworkPlan:
     windows = int((lengths - season - horizon).clip(0).sum())
     lags = model.lags if model.lags > 0 else usual_lags(season, horizon, int(np.median(lengths)))
     features = rows.features[0].shape[1] if rows.features else 0
-    hidden = model.hidden_size if model.hidden_size > 0 else FEW_UNITS if windows < FEW_WINDOWS else MANY_UNITS
-    form = NetworkForm(horizon, season, max(lags, season), False, features, model.cell, hidden, model.dropout)
+    _check_settings(rows, config)
+    hidden = model.hidden_size if model.hidden_size >= 0 else FEW_UNITS if windows < FEW_WINDOWS else MANY_UNITS
+    lags = max(lags, season)
+    form = NetworkForm(horizon, season, lags, False, features, model.cell, hidden, model.dropout, model.distribution)
     epochs = train.epochs if train.epochs > 0 else min(max(windows // EPOCH_WINDOWS, FEWEST_EPOCHS), LIMIT_OF_EPOCHS)
     descent = TrainConfig(
         learning_rate=train.learning_rate, weight_decay=0.01, ema_decay=0.99, seed=train.seed, slices=train.slices
     )
     return NetworkPlan(form, epochs, min(128, max(8, windows // 8)), descent)
+
+
+def _check_settings(rows: SeriesRows, config: ForecastConfig) -> None:
+    if config.model.hidden_size == 0 and config.model.kind != "ar":
+        raise WeftError("model.hidden_size is 0", expected="1 or more; only `model.kind=ar` has none as a linear map")
+    if config.model.distribution == "negative-binomial":
+        for row in rows.targets:
+            values = row[np.isfinite(row)]
+            if (values < 0).any() or (values != np.round(values)).any():
+                raise WeftError(
+                    "model.distribution is 'negative-binomial', and there are values that are no counts",
+                    expected="whole numbers from 0 on",
+                    hint="`model.distribution=student-t`",
+                )
 
 
 def usual_lags(season: int, horizon: int, length: int) -> int:
