@@ -12,8 +12,11 @@ from weft.cells import RNNCell
 from weft.errors import WeftError
 from weft.metrics.forecast import QUANTILE_LEVELS
 from weft.tasks.forecast.calibration import MEDIAN
+from weft.tasks.forecast.distributions import DISTRIBUTIONS, Uniforms
 from weft.tasks.forecast.model import NETWORKS, SeriesRows
 from weft.tasks.forecast.network import DrawnWindows, NetworkForm, batch_at, panel_of
+from weft.tasks.forecast.network_fitting import NetworkFitting, Stage
+from weft.training.config import TrainConfig
 from weft.training.run import CHECKPOINT, WEIGHTS
 
 HORIZON, SEASON = 4, 6
@@ -152,6 +155,77 @@ def test_a_pattern_is_learnt(tmp_path):
     settings = {**SMALL, "model.kind": "direct", "model.season": 10, "model.hidden_size": 16, "train.epochs": 6}
     model = weft.train_forecast(rows, tmp_path / "run", settings, horizon=5, progress=False)
     assert model.evaluate()["mase"] < 0.3
+
+
+def autoregression(length, random):
+    """y = 0.6 y' - 0.3 y'' + e with a standard normal e."""
+    values = np.zeros(length + 100)
+    for step in range(2, len(values)):
+        values[step] = 0.6 * values[step - 1] - 0.3 * values[step - 2] + random.normal()
+    return values[100:]
+
+
+@pytest.mark.parametrize(("kind", "nats"), [("recurrent", 0.01), ("ar", 0.015)])
+def test_the_likelihood_of_an_autoregression_is_near_its_entropy(kind, nats):
+    random = np.random.default_rng(0)
+    trained, held_out = (SeriesRows([autoregression(1200, random) for _ in range(count)]) for count in (30, 20))
+    form = NetworkForm(16, 1, 128, hidden_size=16 if kind == "recurrent" else 0, dropout=0.0, distribution="gaussian")
+    config = TrainConfig(learning_rate=0.01, ema_decay=0.99, weight_decay=0.0)
+    fitting = NetworkFitting(kind, form, trained, [Stage(0, 12)], config, 64)
+    while fitting.stage < 1:
+        fitting.epoch()
+    panel = panel_of(held_out, form)
+    places = np.concatenate([np.arange(600, 1180, 16) + start for start in panel.starts])
+    batch = batch_at(panel, places)
+    with torch.no_grad():
+        own = float(fitting.network.eval().loss(batch).total) / batch.known.sum() + batch.scales.log().mean()
+    steps = places[:, None] + np.arange(16)
+    errors = panel.values[steps] - 0.6 * panel.values[steps - 1] + 0.3 * panel.values[steps - 2]
+    true = 0.5 * np.log(2 * np.pi) + 0.5 * (errors**2).mean()  # the entropy as these values show it
+    assert abs(true - 0.5 * np.log(2 * np.pi * np.e)) < 0.01
+    assert 0 < own - true < nats
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_draws_are_those_of_the_distribution(name):
+    distribution, generator = DISTRIBUTIONS[name](), torch.Generator().manual_seed(0)
+    parameters = 0.5 * torch.randn(distribution.size, generator=generator)
+    first, second = torch.rand(2, 100_000, generator=generator).clamp(1e-6, 1 - 1e-6)
+    offset, scale = torch.tensor(-1.0), torch.tensor(7.0)
+    drawn = distribution.draw(parameters.expand(len(first), -1), Uniforms(first, second), offset, scale)
+    if name == "quantiles":
+        quantiles = torch.quantile(drawn, torch.tensor(QUANTILE_LEVELS))
+        losses = [distribution.losses(parameters, drawn + shift, offset, scale).mean() for shift in (-0.1, 0.0, 0.1)]
+        assert losses[1] < min(losses[0], losses[2])
+        assert (quantiles.diff() > 0).all()
+        return
+    counts = name == "negative-binomial"
+    grid = (torch.arange(0, 3000.0) / scale + offset) if counts else torch.linspace(-200, 200, 400_001)
+    masses = (-distribution.losses(parameters, grid, offset, scale)).exp() * (1.0 if counts else 1e-3)
+    assert masses.sum() == pytest.approx(1, abs=1e-3)
+    for value in (-0.5, 0.5, 2.0):
+        assert (drawn <= value).float().mean() == pytest.approx(float(masses[grid <= value].sum()), abs=0.01)
+
+
+def test_counts_are_forecast_by_their_distribution(tmp_path):
+    random = np.random.default_rng(0)
+    rows = [random.poisson(0.8 + 0.6 * (np.arange(120) % 7 < 2)).astype(float) for _ in range(6)]
+    settings = {"model.kind": "recurrent", "model.season": 7, "model.hidden_size": 8, "train.epochs": 2,
+                "model.distribution": "negative-binomial"}  # fmt: skip
+    model = weft.train_forecast(rows, tmp_path / "run", settings, horizon=7, progress=False)
+    for one in model.forecast(horizon=10):
+        for values in (one.values, *one.intervals["95"]):
+            assert (values >= 0).all()
+            assert (values == np.round(values)).all()
+    with pytest.raises(WeftError, match="values that are no counts"):
+        weft.train_forecast([row + 0.5 for row in rows], tmp_path / "other", settings, horizon=7, progress=False)
+
+
+def test_paths_go_on_beyond_the_horizon():
+    network = make("recurrent")
+    short, long = network.forecast(SeriesRows(waves())), network.forecast(SeriesRows(waves()), 3 * HORIZON)
+    np.testing.assert_allclose(long[:, :HORIZON], short, rtol=1e-6)
+    assert long.shape[1] == 3 * HORIZON
 
 
 def test_an_own_cell(tmp_path):

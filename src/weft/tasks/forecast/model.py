@@ -21,7 +21,7 @@ from weft.tasks.forecast.calibration import MEDIAN, Calibration, normal_quantile
 from weft.tasks.forecast.direct import DirectNetwork
 from weft.tasks.forecast.linear import Array, LinearMap, first_value, make_panel
 from weft.tasks.forecast.network import NetworkForm, SeriesNetwork
-from weft.tasks.forecast.recurrent import AutoregressiveNetwork, RecurrentNetwork
+from weft.tasks.forecast.recurrent import AutoregressiveNetwork, RecurrentNetwork, StepNetwork
 from weft.training.run import with_prefix
 
 LINEAR_MAP, LOG_LINEAR_MAP = "linear", "log-linear"  # the maps on values and on logarithms, which have to be positive
@@ -103,9 +103,14 @@ class ForecastModel:
     networks: Mapping[str, SeriesNetwork]
     calibration: Calibration
 
-    def quantiles(self, rows: SeriesRows) -> Array:
-        """The calibrated quantiles (N, H, Q) of the steps after the ends of series; NaN for one without any value."""
-        return self.join(self.parts(rows), rows.targets)
+    def quantiles(self, rows: SeriesRows, steps: int = 0) -> Array:
+        """The calibrated quantiles (N, H, Q) of the steps after the ends of series; NaN for one without any value.
+
+        Where all of it forecasts step by step, it can be asked for more than H steps.
+        """
+        chosen = [name for name, share in self.weights.items() if share > 0]
+        unrolled = all(isinstance(self.networks.get(name), StepNetwork) for name in chosen)
+        return self.join(self.parts(rows, steps=max(steps, self.horizon) if unrolled else 0), rows.targets)
 
     @property
     def summary(self) -> str:
@@ -117,11 +122,11 @@ class ForecastModel:
         alone = {name: within_range(parts[name], rows.targets) for name in names}
         return {"": self.join(parts, rows.targets), **alone}
 
-    def parts(self, rows: SeriesRows, names: Sequence[str] = ()) -> dict[str, Array]:
+    def parts(self, rows: SeriesRows, names: Sequence[str] = (), steps: int = 0) -> dict[str, Array]:
         """The quantiles (N, H, Q) of each forecaster that has a weight, and of further ones."""
         wanted = dict.fromkeys((*(name for name, share in self.weights.items() if share > 0), *names))
         found = {name: map_quantiles(name, rows, self.maps) for name in wanted if name in self.maps}
-        found |= {name: network_quantiles(name, rows, self.networks) for name in wanted if name in self.networks}
+        found |= {name: network_quantiles(name, rows, self.networks, steps) for name in wanted if name in self.networks}
         baselines = [name for name in wanted if name not in found]
         return found | baseline_quantiles(rows.targets, self.horizon, self.season, baselines)
 
@@ -207,11 +212,11 @@ def map_quantiles(name: str, rows: SeriesRows, maps: Mapping[str, LinearMap]) ->
     return found
 
 
-def network_quantiles(name: str, rows: SeriesRows, networks: Mapping[str, SeriesNetwork]) -> Array:
-    """The quantiles (N, H, Q) of a network for the steps after the ends of series."""
-    found = np.full((len(rows.targets), networks[name].form.horizon, len(QUANTILE_LEVELS)), np.nan)
+def network_quantiles(name: str, rows: SeriesRows, networks: Mapping[str, SeriesNetwork], steps: int = 0) -> Array:
+    """The quantiles (N, H, Q) of a network for the steps after the ends of series, the usual ones unless given."""
+    found = np.full((len(rows.targets), steps or networks[name].form.horizon, len(QUANTILE_LEVELS)), np.nan)
     for kind, numbers in by_map(name, rows.targets, networks).items():
-        found[numbers] = on_scale(networks[kind].forecast(rows.at(numbers)), log=networks[kind].form.log)
+        found[numbers] = on_scale(networks[kind].forecast(rows.at(numbers), steps), log=networks[kind].form.log)
     return found
 
 

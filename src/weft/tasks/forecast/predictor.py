@@ -36,7 +36,7 @@ from weft.tasks.forecast.data import (
 from weft.tasks.forecast.evaluation import Forecasters, finite, lines_of, scores_at, summed
 from weft.tasks.forecast.kinds import fit_model
 from weft.tasks.forecast.linear import Array
-from weft.tasks.forecast.model import Forecaster, SeriesRows, within_range
+from weft.tasks.forecast.model import Forecaster, ForecastModel, SeriesRows, within_range
 from weft.tasks.operation import (
     EvaluationData,
     EvaluationReport,
@@ -366,7 +366,8 @@ class ForecastPredictor(TaskPredictor):
         """
         self._check_future(series, steps)
         rows = rows_of(series)
-        found = self.model.quantiles(rows)
+        model = self.model
+        found = model.quantiles(rows, steps) if isinstance(model, ForecastModel) else model.quantiles(rows)
         while found.shape[1] < steps:
             targets = [np.concatenate([row, part[:, MEDIAN]]) for row, part in zip(rows.targets, found, strict=True)]
             further, last = self.model.quantiles(SeriesRows(targets, rows.features)), found[:, -1:]

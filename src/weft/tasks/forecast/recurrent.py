@@ -127,6 +127,6 @@ class AutoregressiveNetwork(StepNetwork):
 def _uniforms(steps: int) -> tuple[Tensor, Tensor]:
     """Two uniform random numbers (steps, S) for each path and step, the same for all series; evenly spread."""
     random = np.random.default_rng(0)
-    orders = random.permuted(np.broadcast_to(np.arange(PATHS), (2, steps, PATHS)), axis=-1)
-    first, second = ((orders + 0.5) / PATHS).astype(np.float32)
-    return torch.from_numpy(first), torch.from_numpy(second)
+    orders = [random.permutation(PATHS) for _ in range(2 * steps)]  # the first steps do not depend on how many follow
+    uniforms = torch.from_numpy((np.stack(orders) + 0.5) / PATHS).float()
+    return uniforms[::2], uniforms[1::2]
