@@ -19,9 +19,9 @@ from weft.metrics.forecast import QUANTILE_LEVELS
 from weft.tasks.forecast.calibration import NORMAL_SCORES
 
 LEAST_SCALE = 1e-3  # of a distribution, in units of the series' scale
-COMPONENTS = 3  # of a mixture
+MIXTURE_COMPONENTS = 3  # of a mixture
 LARGEST_MEAN = 1e8  # of counts
-MOST_COUNTED = 200  # steps of the inversion of a distribution of counts
+MOST_INVERTED = 200  # steps of the inversion of a distribution of counts
 
 
 class Uniforms(NamedTuple):
@@ -89,7 +89,7 @@ class StudentT(Distribution):
 
 
 class GaussianMixture(Distribution):
-    size = 3 * COMPONENTS
+    size = 3 * MIXTURE_COMPONENTS
 
     def losses(self, parameters: Tensor, values: Tensor, offsets: Tensor, scales: Tensor) -> Tensor:
         shares, means, deviations = self._components(parameters)
@@ -98,13 +98,17 @@ class GaussianMixture(Distribution):
 
     def draw(self, parameters: Tensor, uniforms: Uniforms, offsets: Tensor, scales: Tensor) -> Tensor:
         shares, means, deviations = self._components(parameters)
-        below = (shares.exp().cumsum(-1) < uniforms.second[..., None]).sum(-1, keepdim=True).clamp(max=COMPONENTS - 1)
+        below = (
+            (shares.exp().cumsum(-1) < uniforms.second[..., None])
+            .sum(-1, keepdim=True)
+            .clamp(max=MIXTURE_COMPONENTS - 1)
+        )
         mean, deviation = (part.gather(-1, below)[..., 0] for part in (means, deviations))
         return mean + deviation * uniforms.normal
 
     def _components(self, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         shares, means, widths = parameters.chunk(3, -1)
-        apart = torch.linspace(-0.5, 0.5, COMPONENTS)  # so that components differ from the first step on
+        apart = torch.linspace(-0.5, 0.5, MIXTURE_COMPONENTS)  # so that components differ from the first step on
         return shares.log_softmax(-1), means + apart, LEAST_SCALE + F.softplus(widths)
 
 
@@ -164,20 +168,20 @@ def _location_and_scale(parameters: Tensor) -> tuple[Tensor, Tensor]:
 def _counts(uniforms: Uniforms, mean: Tensor, shape: Tensor) -> Tensor:
     """Negative binomial counts: the first one whose cumulative probability reaches the uniform number.
 
-    Beyond `MOST_COUNTED` they are values of a gamma distribution, by the cube root of Wilson and Hilferty (1931).
+    Beyond `MOST_INVERTED` they are values of a gamma distribution, by the cube root of Wilson and Hilferty (1931).
     """
     wanted = uniforms.first.double().expand(mean.shape)
     term, ratio = (shape / (shape + mean)) ** shape, mean / (mean + shape)
     counts, total = torch.zeros_like(mean), term
-    left = (total < wanted) & (mean < MOST_COUNTED)
-    for number in range(MOST_COUNTED):
+    left = (total < wanted) & (mean < MOST_INVERTED)
+    for number in range(MOST_INVERTED):
         if not left.any():
             break
         term = term * (number + shape) / (number + 1) * ratio
         counts, total = counts + left, total + term
         left &= total < wanted
     cube = (1 - 1 / (9 * shape) + uniforms.normal.double() / (3 * shape.sqrt())).clamp(min=0) ** 3
-    return torch.where(left | (mean >= MOST_COUNTED), torch.maximum((mean * cube).round(), counts), counts)
+    return torch.where(left | (mean >= MOST_INVERTED), torch.maximum((mean * cube).round(), counts), counts)
 
 
 DISTRIBUTIONS: Mapping[str, Callable[[], Distribution]] = {

@@ -23,7 +23,7 @@ from weft.training.loss import Loss
 
 PATHS = 100  # that a forecast is made of
 LARGEST_DRAW = 1e4  # in units of the scale: paths may not explode
-RECENT = 3  # last values that a recurrent network has as inputs, beside those of a season before
+RECENT_VALUES = 3  # last values that a recurrent network has as inputs, beside those of a season before
 
 
 class StepNetwork(SeriesNetwork):
@@ -104,7 +104,7 @@ class RecurrentNetwork(StepNetwork):
     """A recurrent layer over the steps of a series."""
 
     def __init__(self, form: NetworkForm) -> None:
-        backs = {*range(1, RECENT + 1), form.season, form.season + 1}
+        backs = {*range(1, RECENT_VALUES + 1), form.season, form.season + 1}
         super().__init__(form, sorted(back for back in backs if back < form.lags) or [1], form.hidden_size)
         self.stack = make_stack(form.cell, self.input_size, form.hidden_size)
 
