@@ -120,7 +120,7 @@ class Pipeline(NamedTuple):
 
     # parameters of the client: name to the option it stands for; None: it is accepted and ignored
     parameters: Mapping[str, str | None] = {}
-    # A record, and the parameters of the request, to the result that the client expects
+    # a record, and the parameters of the request, to the result that the client expects
     to_result: Callable[[LoadedModel, JsonRecord, Mapping[str, Any]], Any] = lambda model, record, parameters: record
     listed: bool = False  # whether that result stands in a list where the request has one text
     call: str = ""  # what huggingface_hub calls it
