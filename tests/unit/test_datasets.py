@@ -22,7 +22,6 @@ import pytest
 from weft.errors import WeftError
 from weft.text import datasets, download
 from weft.text.datasets import DATASETS, Dataset, cache_folder, locate, open_data, status
-from weft.text.download import silent
 from weft.text.sources import entries
 
 CONTENT = ("海内存知己，天涯若比邻。\n" * 9000).encode()
@@ -109,25 +108,25 @@ def files(folder: Path) -> list[str]:
 @pytest.mark.usefixtures("poem_online")
 class TestFetching:
     def test_plain(self, server: Server, cache: Path) -> None:
-        path = locate("poem", progress=silent)
+        path = locate("poem")
         assert path == cache / "poem.txt"
         assert path.read_bytes() == CONTENT
         assert files(cache) == ["poem.txt"]
-        locate("poem", progress=silent)
+        locate("poem")
         assert server.asked == [None]
 
     def test_reconnects_within_one_call(self, server: Server, cache: Path) -> None:
         server.cut_after = [1000, HALF]
-        assert locate("poem", progress=silent).read_bytes() == CONTENT
+        assert locate("poem").read_bytes() == CONTENT
         assert server.asked == [None, "bytes=1000-", f"bytes={1000 + HALF}-"]
 
     def test_resumes_in_a_later_call(self, server: Server, cache: Path) -> None:
         server.cut_after = [HALF, 0]
         with pytest.raises(WeftError, match=rf"connection ended after {HALF} of {len(CONTENT)} bytes"):
-            locate("poem", progress=silent)
+            locate("poem")
         assert files(cache) == ["poem.txt.part"]
         assert (cache / "poem.txt.part").read_bytes() == CONTENT[:HALF]
-        assert locate("poem", progress=silent).read_bytes() == CONTENT
+        assert locate("poem").read_bytes() == CONTENT
         assert server.asked[-1] == f"bytes={HALF}-"
         assert files(cache) == ["poem.txt"]
 
@@ -135,7 +134,7 @@ class TestFetching:
         cache.mkdir()
         (cache / "poem.txt.part").write_bytes(CONTENT[:HALF])
         server.obeys_range = False
-        assert locate("poem", progress=silent).read_bytes() == CONTENT
+        assert locate("poem").read_bytes() == CONTENT
         assert server.asked == [f"bytes={HALF}-"]
 
     @pytest.mark.parametrize(
@@ -152,7 +151,7 @@ class TestFetching:
     def test_parts_of_earlier_attempts(self, server: Server, cache: Path, left_over: bytes, requests: int) -> None:
         cache.mkdir()
         (cache / "poem.txt.part").write_bytes(left_over)
-        assert locate("poem", progress=silent).read_bytes() == CONTENT
+        assert locate("poem").read_bytes() == CONTENT
         assert len(server.asked) == requests
         assert files(cache) == ["poem.txt"]
 
@@ -160,26 +159,26 @@ class TestFetching:
         server.content = CONTENT[:-1] + b"?"
         wrong = hashlib.sha256(server.content).hexdigest()
         with pytest.raises(WeftError, match=rf"served a file with sha256 {wrong}; expected {SHA256}"):
-            locate("poem", progress=silent)
+            locate("poem")
         assert files(cache) == []
 
     def test_too_many_and_too_few_bytes(self, server: Server, cache: Path) -> None:
         server.content = CONTENT + CONTENT
         with pytest.raises(WeftError, match=rf"sent more than {len(CONTENT)} bytes"):
-            locate("poem", progress=silent)
+            locate("poem")
         server.content = CONTENT[:100]
         with pytest.raises(WeftError, match="connection broke"):
-            locate("poem", progress=silent)
+            locate("poem")
         assert "poem.txt" not in files(cache)
 
     def test_the_next_url_is_tried(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(DATASETS, "poem", poem("http://127.0.0.1:9/poem.txt", server.url))
-        assert locate("poem", progress=silent).read_bytes() == CONTENT
+        assert locate("poem").read_bytes() == CONTENT
 
     def test_without_network(self, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(DATASETS, "poem", poem("http://127.0.0.1:9/poem.txt"))
         with pytest.raises(WeftError) as caught:
-            locate("poem", progress=silent)
+            locate("poem")
         message = str(caught.value)
         for part in ("http://127.0.0.1:9/poem.txt", "refused", SHA256, str(cache / "poem.txt"), "WEFT_DATA"):
             assert part in message
@@ -188,7 +187,7 @@ class TestFetching:
         (tmp_path / "file").touch()
         monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "file"))
         with pytest.raises(WeftError, match=r"cannot be written.*WEFT_CACHE"):
-            locate("poem", progress=silent)
+            locate("poem")
 
     def test_an_interruption_keeps_the_received_part(self, server: Server, cache: Path) -> None:
         class Stop(BaseException):
@@ -202,18 +201,20 @@ class TestFetching:
         def interrupting(label: str, size: int) -> Iterator[Callable[[int], None]]:
             yield stop_half_way
 
-        with pytest.raises(Stop):
-            locate("poem", progress=interrupting)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(download, "on_terminal", interrupting)
+            with pytest.raises(Stop):
+                locate("poem")
         kept = (cache / "poem.txt.part").read_bytes()
         assert HALF < len(kept) < len(CONTENT)
         assert kept == CONTENT[: len(kept)]
-        assert locate("poem", progress=silent).read_bytes() == CONTENT
+        assert locate("poem").read_bytes() == CONTENT
         assert server.asked == [None, f"bytes={len(kept)}-"]
 
     def test_redirects_keep_to_https(self, poem_online: Server) -> None:
         poem_online.redirect = "ftp://127.0.0.1/poem.txt"
         with pytest.raises(WeftError, match=r"redirects to ftp://127\.0\.0\.1/poem\.txt, which is not http"):
-            locate("poem", progress=silent)
+            locate("poem")
         from_https = Request("https://example.org/poem.txt")
         with pytest.raises(download._ConnectionBrokenError, match="which is not https"):
             download._Redirects().redirect_request(from_https, None, 302, "", {}, "http://example.org/poem.txt")
@@ -223,8 +224,8 @@ class TestFetching:
     def test_concurrent_processes_download_once(self, server: Server, cache: Path) -> None:
         server.pause_seconds = 1.0  # long enough for all of them to have started
         program = (
-            "import sys; from pathlib import Path; from weft.text.download import fetch, silent;"
-            f"fetch(({server.url!r},), Path(sys.argv[1]), size={len(CONTENT)}, sha256={SHA256!r}, progress=silent)"
+            "import sys; from pathlib import Path; from weft.text.download import fetch;"
+            f"fetch(({server.url!r},), Path(sys.argv[1]), size={len(CONTENT)}, sha256={SHA256!r})"
         )
         target = cache / "poem.txt"
         running = [subprocess.Popen([sys.executable, "-c", program, str(target)]) for _ in range(3)]
@@ -247,7 +248,7 @@ class TestFetching:
 
         monkeypatch.setattr(sys, "stderr", Terminal())
         monkeypatch.setenv("TERM", "xterm")
-        locate("poem", progress=download.on_terminal)
+        locate("poem")
         assert "poem.txt" in sys.stderr.getvalue()  # type: ignore[attr-defined]
 
 

@@ -145,8 +145,7 @@ def test_words_survive_tags(words):
 @given(st.text("abc", min_size=1, max_size=9), st.data())
 def test_any_tags_of_characters_make_words(text, data):
     tags = data.draw(st.lists(st.sampled_from("BMES"), min_size=len(text), max_size=len(text)))
-    starts = data.draw(st.sets(st.integers(0, len(text) - 1)))
-    words = tags_to_words(text, tags, starts)
+    words = tags_to_words(text, tags)
     assert "".join(words) == text
     begins = {sum(map(len, words[:number])) for number in range(len(words))}
-    assert starts <= begins
+    assert begins == {span.start for span in tags_to_spans(tags)}

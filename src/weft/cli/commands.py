@@ -87,9 +87,9 @@ def make_commands() -> list[Callable[..., None]]:
     return [make_command(name) for name in names]
 
 
-def make_command(name: str, tasks: Sequence[str] = ()) -> Callable[..., None]:
+def make_command(name: str) -> Callable[..., None]:
     """The typer command of the operations that have its name, with the options of all of them."""
-    tasks = list(tasks) or tasks_with(name)
+    tasks = tasks_with(name)
     found = [(task, one) for task in tasks for one in describe(task)["operations"].values() if one["command"] == name]
     options: dict[str, Parameter] = {}
     users: dict[str, list[str]] = {}  # of each option, the tasks that have it

@@ -18,7 +18,7 @@ from weft.errors import WeftError, check_path, short_repr, unknown_name
 from weft.files import file_hash
 from weft.text import python_docs
 from weft.text.corpus import Corpus
-from weft.text.download import FetchError, ProgressBar, fetch, on_terminal
+from weft.text.download import FetchError, fetch
 from weft.text.grammars import english as grammar
 from weft.text.grammars import trilingual
 
@@ -100,7 +100,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
 
 
-def locate(name: str, *, progress: ProgressBar = on_terminal) -> Path:
+def locate(name: str) -> Path:
     """The path of the verified file of a dataset, which is downloaded into the cache if necessary.
 
     Raises:
@@ -116,7 +116,7 @@ def locate(name: str, *, progress: ProgressBar = on_terminal) -> Path:
             return _verified(dataset, path)
     cached = cache_folder() / dataset.filename
     try:
-        fetch(dataset.urls, cached, size=dataset.size, sha256=dataset.sha256, progress=progress)
+        fetch(dataset.urls, cached, size=dataset.size, sha256=dataset.sha256)
     except FetchError as error:
         raise WeftError(
             f"{name} is not on this machine and could not be downloaded ({error})",

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from weft.errors import WeftError
 from weft.files import file_hash
 
 Report = Callable[[int], None]
-ProgressBar = Callable[[str, int], AbstractContextManager[Report]]
 
 _logger = logging.getLogger(__name__)
 
@@ -41,12 +40,6 @@ class _RangeError(_ConnectionBrokenError):
 
 
 @contextmanager
-def silent(label: str, size: int) -> Iterator[Report]:
-    """No progress display."""
-    yield lambda done: None
-
-
-@contextmanager
 def on_terminal(label: str, size: int) -> Iterator[Report]:
     """A progress bar on standard error if it is a terminal; otherwise a log message."""
     if not sys.stderr.isatty():
@@ -64,7 +57,7 @@ def on_terminal(label: str, size: int) -> Iterator[Report]:
         yield lambda done: bar.update(task, completed=done)
 
 
-def fetch(urls: tuple[str, ...], target: Path, *, size: int, sha256: str, progress: ProgressBar) -> None:
+def fetch(urls: tuple[str, ...], target: Path, *, size: int, sha256: str) -> None:
     """Download a file of this size and hash to `target` from the first URL that serves it.
 
     Raises:
@@ -77,7 +70,7 @@ def fetch(urls: tuple[str, ...], target: Path, *, size: int, sha256: str, progre
             if target.exists():  # another process has downloaded it
                 return
             part = target.with_name(f"{target.name}.part")
-            with progress(target.name, size) as report:
+            with on_terminal(target.name, size) as report:
                 _fetch_part(urls, part, size, sha256, report)
             part.replace(target)
     except OSError as error:

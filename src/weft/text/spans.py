@@ -191,13 +191,13 @@ def words_to_tags(words: Sequence[str]) -> list[str]:
     return spans_to_tags(spans, ends[-1], WORD_SCHEME)
 
 
-def tags_to_words(characters: Sequence[str], tags: Sequence[str], starts: Iterable[int] = ()) -> list[str]:
-    """Join characters to words by their BMES tags; at each index of `starts` a word begins regardless of the tags.
+def tags_to_words(characters: Sequence[str], tags: Sequence[str]) -> list[str]:
+    """Join characters to words by their BMES tags.
 
-    >>> tags_to_words("我们去", "BES"), tags_to_words("我们去", "BMM", [2])
-    (['我们', '去'], ['我们', '去'])
+    >>> tags_to_words("我们去", "BES")
+    ['我们', '去']
     """
-    boundaries = {span.start for span in tags_to_spans(tags)} | set(starts)
+    boundaries = {span.start for span in tags_to_spans(tags)}
     words: list[str] = []
     for index, character in enumerate(characters):
         if index in boundaries or not words:
