@@ -27,7 +27,6 @@ POINTWISE = {
     "select": 3, "multiply_add": 3, "d_tanh": 2, "d_sigmoid": 2, "stop": 1,
 }  # fmt: skip
 COSTLY = {"sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "div"}
-COMPARISONS = {"lt", "le", "eq"}
 
 
 @dataclass

@@ -26,7 +26,6 @@ from weft.pictures.figures import (
 from weft.pictures.palette import DARK_HUES, colours, level
 from weft.pictures.svg import number, percent
 
-SHADES = " ▁▂▃▄▅▆▇█"
 PLOT_ROWS = 12  # of a plot
 
 

@@ -163,4 +163,4 @@ def change_settings(run: Run, config: Any) -> Run:
             expected="the same settings for all members" if ensemble else allowed,
             hint="a new run in another `out`",
         )
-    return run.change_config(to_dict(config)) if differences else run
+    return run.change(config=to_dict(config)) if differences else run

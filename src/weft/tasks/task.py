@@ -212,13 +212,13 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
                     package=package_of(self.name),
                 )
                 settings, choice = choose_for_members(self, run, settings)
-                run = run.change_config(to_dict(settings))
+                run = run.change(config=to_dict(settings))
                 trainer = self._trainer(run)
                 if origin is not None:
                     initialize(self, trainer.phase, origin)
                     if len(trainer.phases) > 1:
                         run.save(INITIAL, *trainer.phase.weights())
-                run.record_loss(trainer.phase.loss)
+                run.change(loss=trainer.phase.loss)
                 trainer.progress.seconds = time.perf_counter() - began
                 trainer.save()
             del trainer  # the resume builds its own

@@ -176,14 +176,10 @@ class Run:
         with writing_run(self.path):
             write_atomically(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in kept).encode())
 
-    def record_loss(self, loss: Metric) -> Run:
-        """Writes what the run is trained by and returns the run with it."""
-        return _write_config(replace(self, loss=loss))
-
-    def change_config(self, config: Mapping[str, Any]) -> Run:
-        """Writes other settings and returns the run with them."""
+    def change(self, **fields: Any) -> Run:
+        """Writes other settings, or what it is trained by, and returns the run with them."""
         with writing_run(self.path):
-            return _write_config(replace(self, config=dict(config)))
+            return _write_config(replace(self, **fields))
 
 
 @contextmanager
