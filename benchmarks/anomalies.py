@@ -167,7 +167,7 @@ def main() -> None:
     totals = {kind: [0, 0, 0] for kind in INJECTED}
     for seed, (name, values, season) in enumerate(series_without_labels()):
         first = int(TRAINED * len(values))
-        detector = fit_linear_detector([values[:first]], season)
+        detector = fit_linear_detector(None, [values[:first]], season)
         spoiled = [with_anomalies(values, season, kind, seed) for kind in INJECTED]
         clean, *scores = (one.values for one in detector.score([values, *(one.values for one in spoiled)]))
         print(f"  {name}: {alarm_count(clean[first:], RATES[0]) / (len(clean) - first):.5f}", flush=True)

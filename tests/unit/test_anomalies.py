@@ -193,7 +193,7 @@ def test_a_higher_rate_gives_more_alarms_and_the_interval_is_where_there_is_none
 
 def test_false_alarms_are_as_rare_as_the_rate_says():
     rows = [waves(seed, 1200) for seed in range(10, 22)]
-    detector = fit_linear_detector(rows[:6], SEASON)
+    detector = fit_linear_detector(None, rows[:6], SEASON)
     scores = np.concatenate([one.values for one in detector.score(rows[6:])])
     known = scores[~np.isnan(scores)]
     for rate in (0.05, 0.01):
@@ -204,7 +204,7 @@ def test_false_alarms_are_as_rare_as_the_rate_says():
 def test_scores_do_not_know_what_comes_after():
     row, changed = waves(3), waves(3)
     changed[500:] = 1e6
-    detector = fit_linear_detector([waves(4)], SEASON)
+    detector = fit_linear_detector(None, [waves(4)], SEASON)
     before, after = (detector.score([one])[0].values[:500] for one in (row, changed))
     np.testing.assert_array_equal(before, after)
     assert np.isnan(before[: SEASON + 1]).all()
@@ -213,7 +213,7 @@ def test_scores_do_not_know_what_comes_after():
 
 def test_rows_alone_equal_rows_together_to_the_bit():
     rows = [waves(5), waves(6)[:300], np.concatenate([[np.nan] * 7, waves(7)[:100]])]
-    detector = fit_linear_detector(rows, SEASON)
+    detector = fit_linear_detector(None, rows, SEASON)
     for row, together in zip(rows, detector.score(rows), strict=True):
         for alone, joined in zip(detector.score([row])[0], together, strict=True):
             np.testing.assert_array_equal(alone, joined)
@@ -232,14 +232,14 @@ def test_a_tail_gives_rates_that_fall(model):
 
 @pytest.mark.parametrize("values", [np.full(60, 3.0), np.arange(8.0), np.full(30, np.nan), np.zeros(0)])
 def test_constant_short_and_empty_series(values):
-    detector = fit_linear_detector([values], 4)
+    detector = fit_linear_detector(None, [values], 4)
     scores = detector.score([values])[0].values
     assert len(scores) == len(values)
     assert not (scores > 2).any()
 
 
 def test_a_change_of_a_constant_series_is_an_anomaly():
-    detector = fit_linear_detector([np.full(100, 3.0)], 4)
+    detector = fit_linear_detector(None, [np.full(100, 3.0)], 4)
     assert detector.score([np.concatenate([np.full(50, 3.0), [4.0]])])[0].values[-1] > 3
 
 

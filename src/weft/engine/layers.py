@@ -22,7 +22,6 @@ from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
 from weft.engine.plan import Plan
 from weft.engine.tensors import address, check_tensor, checked
-from weft.engine.threads import thread_count
 
 _run_call, _layer, _direction = abi.values_of(abi.RunCall), abi.values_of(abi.Layer), abi.values_of(abi.Direction)
 
@@ -118,7 +117,7 @@ def forward(
     by_id = x is not None and not x.is_floating_point()
     call = _run_call(
         is_double=dtype is torch.float64,
-        threads=thread_count(),
+        threads=torch.get_num_threads(),
         rows=rows,
         steps=steps,
         lengths=0 if lengths is None else lengths.data_ptr(),
@@ -175,7 +174,7 @@ def backward(
     by_id = x is not None and not x.is_floating_point()
     call = _run_call(
         is_double=dtype is torch.float64,
-        threads=thread_count(),
+        threads=torch.get_num_threads(),
         rows=rows,
         steps=steps,
         lengths=0 if lengths is None else lengths.data_ptr(),

@@ -12,11 +12,10 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, wraps
-from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_type_hints
+from functools import cache
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from weft.config import Settings, setting, setting_schema, without_none
-from weft.engine import reproducible
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 TEXT_INPUT: Mapping[str, Any] = {"type": "string"}
@@ -24,16 +23,25 @@ TEXT_INPUT: Mapping[str, Any] = {"type": "string"}
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """What an annotation says of an option of an operation or a probe: `Annotated[int, Option("How many.", 1)]`."""
+    """What an annotation says of an option of an operation or a probe: `Annotated[int, Option("How many.", 1)]`.
 
-    help: str  # what it is, as a sentence
-    min: float | None = None  # the least value
-    max: float | None = None  # the largest
-    choices: tuple[str, ...] = ()  # all values; empty: any
-    name: str = ""  # its name, where it is not that of the parameter
-    # the values that a request to a server may give; None: any, (): none, it is for the command line alone
+    Attributes:
+        help: What it is, as a sentence.
+        min: The least value.
+        max: The largest.
+        choices: All values; empty: any.
+        name: Its name, where it is not that of the parameter.
+        requests: The values that a request to a server may give; None: any, (): none, it is for the command line alone.
+        flag: Of a probe, its name on the command line where it is not `--name`; "": it has none there.
+    """
+
+    help: str
+    min: float | None = None
+    max: float | None = None
+    choices: tuple[str, ...] = ()
+    name: str = ""
     requests: tuple[str, ...] | None = None
-    flag: str | None = None  # of a probe, its name on the command line where it is not `--name`; "": it has none there
+    flag: str | None = None
 
 
 EvaluationData = Annotated[str | None, Option("Data to evaluate on; without it the run's own held-out data.")]
@@ -41,14 +49,22 @@ Strict = Annotated[bool, Option("Refuse rows that lack something, which are left
 
 
 class OperationInputs(NamedTuple):
-    """What an operation takes."""
+    """What an operation takes.
 
-    help: str  # what the inputs are
-    file: str = "A file with one text per line; - for standard input."  # help of --file
-    missing: str = ""  # the message where there is no input; empty: there may be none
-    example: str = ""  # what to try then
-    option: str = ""  # an option that takes the inputs, such as --prompt, where they are no arguments
-    # the JSON schema of an input; one that is no string is given as a line of JSON
+    Attributes:
+        help: What the inputs are.
+        file: Help of --file.
+        missing: The message where there is no input; empty: there may be none.
+        example: What to try then.
+        option: An option that takes the inputs, such as --prompt, where they are no arguments.
+        schema: The JSON schema of an input; one that is no string is given as a line of JSON.
+    """
+
+    help: str
+    file: str = "A file with one text per line; - for standard input."
+    missing: str = ""
+    example: str = ""
+    option: str = ""
     schema: Mapping[str, Any] = TEXT_INPUT
 
 
@@ -80,18 +96,29 @@ Arguments = Mapping[str, Argument]
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """A method that is an operation."""
+    """A method that is an operation.
 
-    name: str  # its name in requests
-    command: str  # the name of its command; several operations of a predictor may have one
-    method: str  # the name of the method
-    help: str  # the method's docstring, up to its arguments
-    # what it takes; None: it has options only, reads files, and is no operation of a server
+    Attributes:
+        name: Its name in requests.
+        command: The name of its command; several operations of a predictor may have one.
+        method: The name of the method.
+        help: The method's docstring, up to its arguments.
+        inputs: What it takes; None: it has options only, reads files, and is no operation of a server.
+        reading: The options of `read_inputs`, on the command line.
+        arguments: The options of the method.
+        text: The options of a record's `to_text`.
+        json: The options of its `to_json`.
+    """
+
+    name: str
+    command: str
+    method: str
+    help: str
     inputs: OperationInputs | None
-    reading: Arguments  # the options of `read_inputs`, on the command line
-    arguments: Arguments  # the options of the method
-    text: Arguments  # the options of a record's `to_text`
-    json: Arguments  # the options of its `to_json`
+    reading: Arguments
+    arguments: Arguments
+    text: Arguments
+    json: Arguments
 
     @property
     def options(self) -> dict[str, Argument]:
@@ -138,11 +165,16 @@ class Operation:
 
 
 class ReadInputs(NamedTuple):
-    """Inputs as a command reads them."""
+    """Inputs as a command reads them.
 
-    inputs: Sequence[Any]  # what the operation takes
-    notes: Sequence[str] = ()  # how they were read, where that was not given
-    # writes the records in the form of the inputs, with the options of the command; None: one by one
+    Attributes:
+        inputs: What the operation takes.
+        notes: How they were read, where that was not given.
+        write: Writes the records in the form of the inputs, with the options of the command; None: one by one.
+    """
+
+    inputs: Sequence[Any]
+    notes: Sequence[str] = ()
     write: Callable[[Sequence[Any], Mapping[str, Any]], Iterator[str]] | None = None
 
 
@@ -154,32 +186,10 @@ def operation(name: str, inputs: OperationInputs | None = None, *, command: str 
     """
 
     def mark(method: Method) -> Method:
-        held = _reproducible(method)
-        held.operation = (name, command or name, inputs)  # type: ignore[attr-defined]
-        return held
+        method.operation = (name, command or name, inputs)  # type: ignore[attr-defined]
+        return method
 
     return mark
-
-
-def _reproducible(method: Method) -> Method:
-    """The method, whose results do not depend on the number of threads; nothing is held between two of its results."""
-
-    @wraps(method)
-    def run(*args: Any, **options: Any) -> Any:
-        with reproducible():
-            results = method(*args, **options)
-        return each_of(results) if isinstance(results, Iterator) else results
-
-    def each_of(results: Iterator[Any]) -> Iterator[Any]:
-        while True:
-            with reproducible():
-                try:
-                    result = next(results)
-                except StopIteration:
-                    return
-            yield result
-
-    return cast(Method, run)
 
 
 @cache

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from weft.engine import reproducible
 from weft.errors import WeftError, warn
 from weft.metrics import CROSS_ENTROPY, Metric
 from weft.training.distributed import current_workers
@@ -48,23 +47,37 @@ class NotFiniteError(WeftError):
 
 
 class Phase(ABC):
-    """A part of a training that is done in steps."""
+    """A part of a training that is done in steps.
 
-    description: str = ""  # the data, in one line
-    loss: Metric = CROSS_ENTROPY  # what the loss is, and what it is counted in
-    model: Any  # what is trained
-    epochs: int  # how many epochs it takes; `Progress.epoch` counts them
-    minutes: float = 0.0  # its time limit; 0: none
-    evaluate_every: int = 0  # the steps between evaluations; 0: they are irregular, or there are none
-    patience: int = 0  # it ends after this many evaluations without a better one; 0: it does not
-    save_seconds: float  # the seconds between checkpoints
-    report_every: int = 20  # the steps between lines of metrics.jsonl; 1 where each step reads all data
-    weights_file: str = WEIGHTS  # the file of the run that has its best weights
-    member: int = 0  # its number among the members of an ensemble; 0: there are none
-    # the phases whose results it needs, such as linear models that are mixed with it. Their time is its own; their
-    # steps are not counted. The run has their results, so only the first member has to wait
+    Attributes:
+        description: The data, in one line.
+        loss: What the loss is, and what it is counted in.
+        model: What is trained.
+        epochs: How many epochs it takes; `Progress.epoch` counts them.
+        minutes: Its time limit; 0: none.
+        evaluate_every: The steps between evaluations; 0: they are irregular, or there are none.
+        patience: It ends after this many evaluations without a better one; 0: it does not.
+        save_seconds: The seconds between checkpoints.
+        report_every: The steps between lines of metrics.jsonl; 1 where each step reads all data.
+        weights_file: The file of the run that has its best weights.
+        member: Its number among the members of an ensemble; 0: there are none.
+        preparations: The phases whose results it needs, such as linear models that are mixed with it. Their time is
+            its own; their steps are not counted. The run has their results, so only the first member has to wait.
+        baselines: The held-out metric of simple baselines on the same data, by name.
+    """
+
+    description: str = ""
+    loss: Metric = CROSS_ENTROPY
+    model: Any
+    epochs: int
+    minutes: float = 0.0
+    evaluate_every: int = 0
+    patience: int = 0
+    save_seconds: float
+    report_every: int = 20
+    weights_file: str = WEIGHTS
+    member: int = 0
     preparations: Sequence[Callable[[], Phase]] = ()
-    # the held-out metric of simple baselines on the same data, by name
     baselines: Callable[[], Mapping[str, float]] = dict
 
     @abstractmethod
@@ -177,8 +190,7 @@ class Trainer:
                 self.preparation = pending[progress.prepared]()
             phase, own, before = self.preparation, self.preparation_steps, self.workers.now()
             total = phase.steps(own)
-            with reproducible():
-                update = phase.step(own, total, stop=False)
+            update = phase.step(own, total, stop=False)
             stopped = self.workers.first(self.stop_requested)
             progress.seconds = self.workers.now() - began
             if own.step >= total:
@@ -240,7 +252,6 @@ class Trainer:
             ended = self.workers.now()
             yield self._last_of_all(step) if end and end != INTERRUPTED else step
 
-    @reproducible()
     def _update(self) -> Update:
         try:
             return self.phase.step(self.progress, self._phase_total, stop=self.stop_requested)
@@ -308,7 +319,6 @@ class Trainer:
         unknown = planning and not self.pace.evaluation_seconds  # a plan has to know how long an evaluation takes
         return update.evaluation_due or bool(end) or unknown
 
-    @reproducible()
     def _evaluate(self) -> tuple[Evaluation, bool]:
         """Evaluates; updates the best weights and the counters of early stopping. Returns whether it is the best."""
         began = self.workers.now()
@@ -404,7 +414,6 @@ class Trainer:
         together = self.progress.phase + 1 == len(self.phases) and self._evaluate_together()
         return step._replace(evaluation=together, best=True) if together else step
 
-    @reproducible()
     def _evaluate_together(self) -> Evaluation | None:
         """Evaluates all phases together, once, after the last of them; None if that has been done or is of no use."""
         progress = self.progress

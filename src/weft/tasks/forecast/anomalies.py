@@ -291,10 +291,11 @@ def _scale(sums: Array, count: int, season: int) -> Array:
     return found
 
 
-def fit_linear_detector(rows: Sequence[Array], season: int) -> Detector:
+def fit_linear_detector(model: Any, rows: Sequence[Array], season: int) -> Detector:
     """The detector of a linear watcher; its tails are of deviations from maps that were fitted to other stretches.
 
     Args:
+        model: is not used: the maps are of their own.
         rows: (T,) of each series; NaN: missing.
         season: the length of a season.
     """

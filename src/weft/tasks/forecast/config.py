@@ -18,6 +18,7 @@ MODEL_KINDS = {  # by name, what each is; how it is trained stands in kinds.py
     "direct": "a network that forecasts all steps at once, on top of the linear map",
     "recurrent": "a recurrent network that forecasts step by step, by sample paths",
     "ar": "a map of the last values that forecasts step by step",
+    "hmm": "a hidden Markov model of regimes",
 }
 
 
@@ -74,6 +75,7 @@ class ForecastModelConfig(Settings):
     hidden_size: int = setting(
         AUTO, "hidden units of a network; auto: by the amount of data; 0: ar is a linear map", low=0, auto=True
     )
+    num_states: int = setting(4, "hidden states of a hidden Markov model", low=1, high=1000)
     dropout: float = setting(0.1, "dropout rate of the outputs of a network's layer", low=0, high=0.95)
     distribution: str = setting(
         "student-t", "recurrent, ar: distribution of the next value; negative-binomial: of counts",

@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from weft.tasks.forecast.anomalies import Detector, fit_linear_detector
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.config import ForecastConfig
 from weft.tasks.forecast.fitting import Fitting, ForecastPhase
+from weft.tasks.forecast.hmm import RegimeFitting, RegimeModel, fit_regime_detector
+from weft.tasks.forecast.linear import Array
 from weft.tasks.forecast.model import (
     LINEAR_MAP,
     LOG_LINEAR_MAP,
@@ -32,10 +35,12 @@ class ForecastKind(NamedTuple):
             series is held out to evaluate; otherwise there are held-out data of their own.
         restore: the model from the tensors and the metadata "model" that its phase stores, and the prefix of its
             tensors: OWN or HELD. A ValueError or KeyError says that they are not those of such a model.
+        detector: what scores anomalies: (model, series of the training, season) -> detector.
     """
 
     phase: Callable[[SeriesRows, ForecastConfig, bool], ForecastPhase]
     restore: Callable[[Mapping[str, Tensor], Mapping[str, Any], str], Forecaster]
+    detector: Callable[[Any, Sequence[Array], int], Detector] = fit_linear_detector
 
 
 def combination(names: Sequence[str]) -> ForecastKind:
@@ -59,6 +64,7 @@ FORECAST_KINDS: Mapping[str, ForecastKind] = {
     "linear": combination((LINEAR_MAP, LOG_LINEAR_MAP)),
     "baselines": combination(BASELINES),
     **{name: combination((name, f"{LOG_PREFIX}{name}")) for name in NETWORKS},
+    "hmm": ForecastKind(RegimeFitting, RegimeModel.restore, fit_regime_detector),
 }
 
 

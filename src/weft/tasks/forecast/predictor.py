@@ -20,7 +20,7 @@ from weft.errors import WeftError, short_repr, unknown_name
 from weft.metrics.forecast import MASE, ForecastScores
 from weft.series import Series, SeriesSet, TimeSeries
 from weft.series.archives import series_of_json
-from weft.tasks.forecast.anomalies import Detector, fit_linear_detector
+from weft.tasks.forecast.anomalies import Detector
 from weft.tasks.forecast.anomaly_records import SeriesAnomalies, alarms_in_words, follow_series, score_series
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.calibration import MEDIAN, quantile_at
@@ -34,7 +34,8 @@ from weft.tasks.forecast.data import (
     with_future,
 )
 from weft.tasks.forecast.evaluation import Forecasters, finite, lines_of, scores_at, summed
-from weft.tasks.forecast.kinds import fit_model
+from weft.tasks.forecast.hmm import RegimeModel
+from weft.tasks.forecast.kinds import FORECAST_KINDS, fit_model
 from weft.tasks.forecast.linear import Array
 from weft.tasks.forecast.model import Forecaster, ForecastModel, SeriesRows, within_range
 from weft.tasks.operation import (
@@ -300,7 +301,20 @@ class ForecastPredictor(TaskPredictor):
                 f"{self.run.path} has no training data any more", expected="its folder data/, to calibrate alarms"
             )
         rows = rows_of(stored_set(self.run, TRAIN_PART, self.layout))
-        return fit_linear_detector(rows.targets, self.model.season)
+        return FORECAST_KINDS[self.config.model.kind].detector(self.model, rows.targets, self.model.season)
+
+    def regimes(self, series: Any = None) -> list[IntArray]:
+        """The most probable states (T,) of each channel of series, the Viterbi path of a model of `model.kind=hmm`.
+
+        Args:
+            series: as in `forecast`.
+        """
+        if not isinstance(self.model, RegimeModel):
+            raise WeftError(
+                f"{self.run.path} is a run of `model.kind={self.config.model.kind}`",
+                expected="`model.kind=hmm`, which has regimes",
+            )
+        return self.model.regimes(rows_of(self.read_series(series)).targets)
 
     @cached_property
     def _trained(self) -> dict[str, TimeSeries]:

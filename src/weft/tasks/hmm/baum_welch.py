@@ -10,22 +10,67 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from weft import chains
+from weft.chains import Chains, Partition
 from weft.errors import WeftError
-from weft.tasks.hmm.model import HMM, MISSING, Observations, as_observations
+from weft.tasks.hmm.model import HMM, MISSING, Observations, as_observations, normalize_counts
+
+Markov = TypeVar("Markov", bound="HiddenMarkov")
 
 
-class Iteration(NamedTuple):
+class HiddenMarkov(Protocol):
+    """A hidden Markov model of some kind of emissions, as Baum-Welch uses it."""
+
+    @property
+    def initial(self) -> Tensor:
+        """(K,)"""
+        ...
+
+    @property
+    def transition(self) -> Tensor:
+        """(K, K): from, to"""
+        ...
+
+    @property
+    def smoothed(self) -> tuple[Tensor, ...]:
+        """The probabilities that smoothing applies to."""
+        ...
+
+    @property
+    def emission_shape(self) -> tuple[int, ...]:
+        """The shape of the expected counts of emissions."""
+        ...
+
+    def chains(self, sequences: Sequence[Observations]) -> Chains:
+        """The chains of sequences."""
+        ...
+
+    def check_possible(self, sequences: Sequence[Observations], found: Partition) -> None:
+        """Refuses sequences of probability 0."""
+        ...
+
+    def count_emissions(self, sequences: Sequence[Observations], table: Tensor) -> Tensor:
+        """The expected counts of emissions, from those of the table of the chains."""
+        ...
+
+    def re_estimated(self: Markov, initial: Tensor, transition: Tensor, emissions: Tensor, smoothing: float) -> Markov:
+        """A model with these probabilities of states, whose emissions are estimated from their expected counts."""
+        ...
+
+
+@dataclass(frozen=True)
+class Iteration(Generic[Markov]):
     """The model of one iteration, and its likelihood."""
 
     number: int  # 0 is the initial model
-    model: HMM
+    model: Markov
     log_likelihood: float
     objective: float
 
@@ -44,7 +89,7 @@ class Counts(NamedTuple):
 
     initial: Tensor  # (K,)
     transition: Tensor  # (K, K)
-    emission: Tensor  # (K, V)
+    emission: Tensor  # (K, V), or of another shape where emissions are not counted by value
     log_likelihood: float
 
     def flat(self) -> Tensor:
@@ -52,42 +97,51 @@ class Counts(NamedTuple):
         return torch.cat([self.initial, self.transition.reshape(-1), self.emission.reshape(-1), likelihood])
 
     @classmethod
-    def from_flat(cls, flat: Tensor, like: HMM) -> Counts:
-        K, V = like.states, like.size
-        initial, transition, emission, likelihood = flat.split_with_sizes([K, K * K, K * V, 1])
-        return cls(initial, transition.view(K, K), emission.view(K, V), float(likelihood))
+    def from_flat(cls, flat: Tensor, like: HiddenMarkov) -> Counts:
+        K, shape = len(like.initial), like.emission_shape
+        initial, transition, emission, likelihood = flat.split_with_sizes([K, K * K, math.prod(shape), 1])
+        return cls(initial, transition.view(K, K), emission.view(shape), float(likelihood))
 
 
-Expect = Callable[[HMM, Sequence[Observations]], Counts]
+Expect = Callable[[Markov, Sequence[Observations]], Counts]
 
 
-def expected_counts(model: HMM, sequences: Sequence[Observations]) -> Counts:
+def expected_counts(model: HiddenMarkov, sequences: Sequence[Observations]) -> Counts:
     """The E-step of Baum-Welch: the expected counts of the sequences under the model."""
     problem = model.chains(sequences)
     found = chains.expect(problem)
     if found.log_z.isneginf().any():
         model.check_possible(sequences, chains.partition(problem))
-    emission = found.table[:-1].t()  # missing observations do not count for the emissions
+    emission = model.count_emissions(sequences, found.table)
     return Counts(found.start, found.transition, emission, float(found.log_z.sum()))
 
 
 def improve(
-    model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0, expect: Expect = expected_counts
-) -> tuple[HMM, float]:
+    model: Markov,
+    sequences: Sequence[Observations],
+    *,
+    smoothing: float = 0.0,
+    expect: Expect[Markov] = expected_counts,
+) -> tuple[Markov, float]:
     """Takes one step of Baum-Welch. Returns the re-estimated model, and the log-likelihood of `model`."""
     _check(smoothing)
     found = expect(model, sequences)
-    better = HMM(
-        _normalize(found.initial, smoothing, model.initial),
-        _normalize(found.transition, smoothing, model.transition),
-        _normalize(found.emission, smoothing, model.emission),
+    better = model.re_estimated(
+        normalize_counts(found.initial, smoothing, model.initial),
+        normalize_counts(found.transition, smoothing, model.transition),
+        found.emission,
+        smoothing,
     )
     return better, found.log_likelihood
 
 
 def baum_welch(
-    model: HMM, sequences: Sequence[Observations], *, smoothing: float = 0.0, expect: Expect = expected_counts
-) -> Iterator[Iteration]:
+    model: Markov,
+    sequences: Sequence[Observations],
+    *,
+    smoothing: float = 0.0,
+    expect: Expect[Markov] = expected_counts,
+) -> Iterator[Iteration[Markov]]:
     """Yields the iterations of Baum-Welch without end, starting with the given model."""
     for number in itertools.count():
         better, log_likelihood = improve(model, sequences, smoothing=smoothing, expect=expect)
@@ -124,7 +178,7 @@ def fit_hmm(
     if restarts < 1:
         raise WeftError(f"restarts is {restarts}", expected="1 (a single run) or more")
     observations = sum(int((as_observations(sequence) != MISSING).sum()) for sequence in sequences)
-    best: Iteration | None = None
+    best: Iteration[HMM] | None = None
     for restart in range(restarts):
         before = -math.inf
         for step in baum_welch(random_hmm(states, size, seed=seed + restart), sequences, smoothing=smoothing):
@@ -175,20 +229,13 @@ def count_hmm(
         known = x != MISSING
         np.add.at(emission, (h[known], x[known]), 1)
     counts = (torch.from_numpy(one) for one in (initial, transition, emission))
-    return HMM(*(_normalize(one, smoothing, torch.full_like(one, 1 / one.shape[-1])) for one in counts))
+    return HMM(*(normalize_counts(one, smoothing, torch.full_like(one, 1 / one.shape[-1])) for one in counts))
 
 
-def _normalize(counts: Tensor, smoothing: float, otherwise: Tensor) -> Tensor:
-    """Normalizes counts to probabilities; a row without counts becomes `otherwise`."""
-    smoothed = counts + smoothing
-    totals = smoothed.sum(-1, keepdim=True)
-    return torch.where(totals > 0, smoothed / totals, otherwise)
-
-
-def _log_prior(model: HMM, smoothing: float) -> float:
+def _log_prior(model: HiddenMarkov, smoothing: float) -> float:
     if not smoothing:
         return 0.0
-    return smoothing * sum(float(part.log().sum()) for part in (model.initial, model.transition, model.emission))
+    return smoothing * sum(float(part.log().sum()) for part in model.smoothed)
 
 
 def _check(smoothing: float) -> None:

@@ -107,6 +107,24 @@ class HMM:
         begins = lengths.cumsum(0) - lengths
         return Chains(self.initial.log(), self.transition.log(), zeros, table, torch.from_numpy(ids), begins, lengths)
 
+    def count_emissions(self, sequences: Sequence[Observations], table: Tensor) -> Tensor:
+        """The expected counts (K, V) of each state's observations; missing ones do not count."""
+        return table[:-1].t()
+
+    def re_estimated(self, initial: Tensor, transition: Tensor, emissions: Tensor, smoothing: float) -> HMM:
+        """A model with these probabilities of states, whose emissions are estimated from their expected counts."""
+        return HMM(initial, transition, normalize_counts(emissions, smoothing, self.emission))
+
+    @property
+    def smoothed(self) -> tuple[Tensor, ...]:
+        """The probabilities that smoothing applies to."""
+        return self.initial, self.transition, self.emission
+
+    @property
+    def emission_shape(self) -> tuple[int, ...]:
+        """The shape of the expected counts of emissions."""
+        return self.states, self.size
+
     def check_possible(self, sequences: Sequence[Observations], found: Partition) -> None:
         """Refuses sequences of probability 0; the message names the observation."""
         impossible = (found.dead >= 0).nonzero().flatten().tolist()
@@ -256,3 +274,10 @@ class HMM:
 
 def as_observations(sequence: Observations) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.asarray(sequence).astype(np.int64, copy=False).reshape(-1)
+
+
+def normalize_counts(counts: Tensor, smoothing: float, otherwise: Tensor) -> Tensor:
+    """Normalizes counts to probabilities; a row without counts becomes `otherwise`."""
+    smoothed = counts + smoothing
+    totals = smoothed.sum(-1, keepdim=True)
+    return torch.where(totals > 0, smoothed / totals, otherwise)

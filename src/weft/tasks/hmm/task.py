@@ -49,9 +49,9 @@ class BaumWelch(Phase):
         states = config.model.num_states
         check_memory("training this model", 8 * 4 * states * (states + self.size + 1))  # doubles; model, best, counts
         self.model = self._first_model(0)
-        self.best: Iteration | None = None
+        self.best: Iteration[HMM] | None = None
         self.before = -math.inf  # the objective one iteration ago
-        self._iterations: Iterator[Iteration] | None = None  # the rest of the restart
+        self._iterations: Iterator[Iteration[HMM]] | None = None  # the rest of the restart
         self._stopping = False
 
     def _first_model(self, restart: int) -> HMM:
