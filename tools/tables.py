@@ -691,6 +691,35 @@ def notes_translator() -> list[str]:
 
 NOTES_LOOP = "the notes' loop"
 
+SERIES_SETS = ("tourism-monthly", "tourism-quarterly", "tourism-yearly", "m4-hourly", "electricity")
+SERIES_TITLES = {"mase": "MASE", "smape": "sMAPE", "scaled_crps": "scaled CRPS", "msis": "MSIS"}
+
+
+def series(name: str) -> list[str]:
+    """The forecasters of a set of series; means over seeds."""
+    by_model: dict[str, list[Any]] = {}
+    for one in read("series")["rows"]:
+        if one["set"] == name:
+            by_model.setdefault(one["model"], []).append(one)
+    body = []
+    for model, records in by_model.items():
+
+        def mean_of(score: str, digits: int, records: Sequence[Record] = records) -> str:
+            return f"{mean(one[score] for one in records):.{digits}f}" if score in records[0] else ""
+
+        scores = [mean_of(score, 3 if score != "msis" else 2) for score in SERIES_TITLES]
+        cells = [f"weft, {model}" if records[0]["seed"] else model, f"**{scores[0]}**", *scores[1:]]
+        cells += [mean_of(f"coverage_{percent}", 3) for percent in (80, 95)]
+        body.append([*cells, mean_of("seconds", 1), str(len(records)), measured(records)])
+    heads = ["model", *SERIES_TITLES.values(), "inside 80 %", "inside 95 %", "CPU seconds", "runs", "measured"]
+    return rows(heads, body)
+
+
+def series_machine() -> list[str]:
+    found = read("series")
+    return prose(f"By `{found['command']}`: {found['machine']}; {found['versions']}.")
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "language models": language_models,
     "commands of WikiText-2": wikitext_commands,
@@ -729,4 +758,6 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "peers, others": peers_others,
     "seeds": seeds,
     "decoders": decoders,
+    **{f"series, {name}": (lambda name=name: series(name)) for name in SERIES_SETS},
+    "series, machine": series_machine,
 }

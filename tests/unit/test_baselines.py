@@ -225,3 +225,13 @@ def test_models_where_they_apply():
 def test_forecasts_of_another_where_missing():
     some = Forecasts(np.array([[1.0, np.nan], [2.0, 2.0]]), np.ones((2, 2)))
     assert some.where_missing(Forecasts(np.zeros((2, 2)), np.zeros((2, 2)))).mean.tolist() == [[0, 0], [2, 2]]
+
+
+def test_what_is_long_ago_does_not_count():
+    random = np.random.default_rng(0)
+    recent = 10 + np.resize([1.0, -2.0, 0.5, 0.5], 300) + random.normal(0, 0.3, 300)
+    rows = [np.concatenate([np.resize(start, 100), recent]) for start in ([1.0], [50.0, 90.0])]
+    found = forecast_baselines(rows, 4, 4, ["ets", "theta", "holt_winters"])
+    for name, forecasts in found.items():
+        np.testing.assert_array_equal(*forecasts.mean, err_msg=name)
+        np.testing.assert_array_equal(*forecasts.sigma, err_msg=name)

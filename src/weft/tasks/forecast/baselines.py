@@ -96,6 +96,8 @@ SMOOTHING = {  # models, and simpler ones where they do not apply; of several, t
     "ets": (ETS_MODELS,),
 }
 THETA = {"theta": False, "dynamic_theta": True}  # dynamic
+LAST_SEASONS = 8  # that smoothing and Theta read at least; older values say little about the next ones, and cost time
+LAST_VALUES = {"smoothing": 192, "theta": 48}  # at least
 BASELINES = (*NAIVE, *SMOOTHING, *THETA)
 
 
@@ -119,15 +121,22 @@ def forecast_baselines(
     """
     padded = pad_series(series)
     last = naive(padded, horizon)
+    recent = {
+        name: pad_series([row[-max(LAST_SEASONS * season, least) :] for row in series])
+        for name, least in LAST_VALUES.items()
+    }
     models = {model for name in names for group in SMOOTHING.get(name, ()) for model in group}
-    fits = fit_smoothing(padded, season, [model for model in ETS_MODELS if model in models])
-    forecasts = {model: Forecasts(*forecast_smoothing(padded, fit, horizon)) for model, fit in fits.items()}
+    fits = fit_smoothing(recent["smoothing"], season, [model for model in ETS_MODELS if model in models])
+    forecasts = {
+        model: Forecasts(*forecast_smoothing(recent["smoothing"], fit, horizon)) for model, fit in fits.items()
+    }
     found = {}
     for name in names:
         if name in NAIVE:
             found[name] = NAIVE[name](padded, horizon, season)
         elif name in THETA:
-            found[name] = Forecasts(*forecast_theta(padded, horizon, season, dynamic=THETA[name])).where_missing(last)
+            own = Forecasts(*forecast_theta(recent["theta"], horizon, season, dynamic=THETA[name]))
+            found[name] = own.where_missing(last)
         else:
             choice = _selected(SMOOTHING[name][0], fits, forecasts)
             for simpler in SMOOTHING[name][1:]:
