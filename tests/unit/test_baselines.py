@@ -235,3 +235,13 @@ def test_what_is_long_ago_does_not_count():
     for name, forecasts in found.items():
         np.testing.assert_array_equal(*forecasts.mean, err_msg=name)
         np.testing.assert_array_equal(*forecasts.sigma, err_msg=name)
+
+
+def test_forecasts_do_not_explode():
+    random = np.random.default_rng(0)
+    rows = [np.exp(random.normal(0, 2, 40)) * np.resize([1e-6, 1.0, 50.0, 1.0], 40) for _ in range(20)]
+    last = forecast_baselines(rows, 40, 4, ["naive"])["naive"]
+    for name, found in forecast_baselines(rows, 40, 4, ["ets", "holt", "holt_winters_multiplicative", "theta"]).items():
+        for row, values in enumerate(rows):
+            assert np.abs(found.mean[row]).max() <= 4 * values.max(), name
+        assert (found.sigma <= 4.0001 * last.sigma).all(), name

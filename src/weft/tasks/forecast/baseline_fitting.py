@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 PROBLEMS_AT_ONCE = 1500  # of one recursion: their states fit into the cache
 DIFFERENCE = 1e-4  # of a finite difference
 DAMPING_FACTORS = (0.1, 10.0, 1000.0)  # factors of the damping that are tried in each iteration
-CONVERGED = 1e-4  # a problem has converged when the relative decrease of its sum of squares is smaller
+CONVERGED = 1e-3  # a problem has converged when the relative decrease of its sum of squares is smaller
 
 
 class LeastSquares(Protocol):

@@ -37,6 +37,15 @@ class Forecasts(NamedTuple):
         defined = (np.isfinite(self.mean) & np.isfinite(self.sigma)).all(1, keepdims=True)
         return Forecasts(np.where(defined, self.mean, other.mean), np.where(defined, self.sigma, other.sigma))
 
+    def within(self, last: Forecasts, series: PaddedSeries) -> Forecasts:
+        """These forecasts, kept from exploding: near the range of the values, and not much wider than a random walk."""
+        values, observed = series.values, series.observed
+        low, high = np.where(observed, values, np.inf).min(1), np.where(observed, values, -np.inf).max(1)
+        reach = MOST_RANGES * (high - low)
+        mean = np.clip(self.mean, (low - reach)[:, None], (high + reach)[:, None])
+        widest = np.where(last.sigma > 0, MOST_SPREAD * last.sigma, np.inf)
+        return Forecasts(np.where(np.isfinite(reach)[:, None], mean, self.mean), np.minimum(self.sigma, widest))
+
 
 def naive(series: PaddedSeries, horizon: int, season: int = 1) -> Forecasts:
     """The last value."""
@@ -96,6 +105,8 @@ SMOOTHING = {  # models, and simpler ones where they do not apply; of several, t
     "ets": (ETS_MODELS,),
 }
 THETA = {"theta": False, "dynamic_theta": True}  # dynamic
+MOST_RANGES = 3.0  # of the values, that a forecast may be beyond them
+MOST_SPREAD = 4.0  # standard deviations of a random walk, which that of a forecast may reach
 LAST_SEASONS = 8  # that smoothing and Theta read at least; older values say little about the next ones, and cost time
 LAST_VALUES = {"smoothing": 192, "theta": 48}  # at least
 BASELINES = (*NAIVE, *SMOOTHING, *THETA)
@@ -136,12 +147,12 @@ def forecast_baselines(
             found[name] = NAIVE[name](padded, horizon, season)
         elif name in THETA:
             own = Forecasts(*forecast_theta(recent["theta"], horizon, season, dynamic=THETA[name]))
-            found[name] = own.where_missing(last)
+            found[name] = own.where_missing(last).within(last, recent["theta"])
         else:
             choice = _selected(SMOOTHING[name][0], fits, forecasts)
             for simpler in SMOOTHING[name][1:]:
                 choice = choice.where_missing(_selected(simpler, fits, forecasts))
-            found[name] = choice.where_missing(last)
+            found[name] = choice.where_missing(last).within(last, recent["smoothing"])
     return found
 
 
