@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import accelerate, chains, engine, growth, inference, peers, precision, results
+from benchmarks import accelerate, chains, engine, growth, inference, peers, precision, results, series
 from benchmarks.rows import Result, Row
 from tests.paths import ROOT
 from tools import records, tables
@@ -105,6 +105,21 @@ def test_chains_and_models_of_others(read):
     assert "| flair 0.1 | 0.8 | 32 sentences |" in tables.packages_of_others()[2]
     assert "| 200.0 | 100.0 | **2.00** | 60.0 | 50.0 | **1.20** | 60% |" in tables.models_of_others()[2]
     assert any("flair" in line and "| 100.0 | 200.0 | **2.00** |" in line for line in tables.speed())
+
+
+def test_forecasts(read):
+    kept = records.read("series")["rows"]
+    row = {"set": "m4-hourly", "model": "linear", "mase": 0.91234567, "smape": 0.1, "scaled_crps": 0.2, "msis": 7.0}
+    row |= {"coverage_80": 0.8, "coverage_95": 0.95, "seconds": 2.0, **records.stamp(["benchmarks/series.py::trained"])}
+    before = [one for one in kept if (one["set"], one["model"]) != ("m4-hourly", "linear")]
+    first = series.record(before, {**row, "seed": 1})
+    read(
+        "series",
+        series.record(series.record(first["rows"], {**row, "seed": 2})["rows"], {**row, "seed": 2, "mase": 0.8}),
+    )
+    (line,) = [line for line in tables.series("m4-hourly") if line.startswith("| weft, linear |")]
+    assert line.startswith("| weft, linear | **0.856** | 0.100 | 0.200 | 7.00 | 0.800 | 0.950 | 2.0 | 2 |")
+    assert set(tables.SERIES_SETS) == {*series.SETS, series.ELECTRICITY}
 
 
 def test_precision_writes_only_a_whole_measurement(read, monkeypatch):
