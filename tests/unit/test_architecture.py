@@ -205,6 +205,7 @@ def test_the_command_line_lets_idle_threads_sleep(given, expected):
 REPEATED = {
     "TASK": "every task's task.py has one",
     "PROBE": "every probe's file has one",
+    "Forecaster": "the estimator of scikit-learn; what every kind of forecasting model has",
     **dict.fromkeys(
         ["Direction", "Instruction", "Place", "Status", "Table"],
         "a record of the engine's interface, named as in C++; and the Python side of it, or a part of a task",

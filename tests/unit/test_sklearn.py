@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -13,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from weft.errors import WeftError
-from weft.sklearn import SequenceTagger, TextClassifier
+from weft.sklearn import Forecaster, SequenceTagger, TextClassifier
 
 TEXTS = [f"{word} {thing}" for word in ("good", "fine", "bad", "poor") for thing in ("film", "book", "day", "meal")] * 6
 LABELS = np.array([int(text.split()[0] in ("good", "fine")) for text in TEXTS])
@@ -94,3 +95,71 @@ def test_mistakes_are_named():
         TextClassifier().fit(["a", "b"], [1])
     with pytest.raises(WeftError, match=r"train\.epoch"):
         TextClassifier(settings={"train.epoch": 3}).fit(TEXTS, LABELS)
+
+
+MONTHS = pandas.date_range("2020-01-01", periods=60, freq="MS")
+WAVE = 20 + 5 * np.sin(np.arange(60) * np.pi / 6)
+
+
+@pytest.fixture(scope="module")
+def forecaster():
+    random = np.random.default_rng(0)
+    sales = pandas.Series(WAVE + random.normal(0, 0.5, 60), MONTHS, name="sales")
+    return Forecaster(horizon=6, settings={"model.kind": "linear"}).fit(sales)
+
+
+def test_a_forecaster_gives_what_it_was_given(forecaster):
+    found = forecaster.predict()
+    assert found.name == "sales"
+    assert found.index.tolist() == pandas.date_range("2025-01-01", periods=6, freq="MS").tolist()
+    np.testing.assert_allclose(found, WAVE[:6], atol=1.5)
+    assert forecaster.predict(fh=[2, 5]).tolist() == found.iloc[[1, 4]].tolist()
+    assert forecaster.predict(3).tolist() == found.iloc[:3].tolist()
+    assert len(forecaster.predict(9)) == 9  # beyond the horizon
+    copied = pickle.loads(pickle.dumps(forecaster))
+    assert copied.predict().tolist() == found.tolist()
+    values = Forecaster(horizon=6, season=12, settings={"model.kind": "linear"}).fit(forecaster._y.to_numpy())
+    np.testing.assert_allclose(values.predict(), found)
+    assert isinstance(values.predict(), np.ndarray)
+
+
+def test_intervals_of_a_forecaster(forecaster):
+    found = forecaster.predict_interval(fh=4, coverage=[0.5, 0.9])
+    assert found.columns.tolist() == [("y", share, side) for share in (0.5, 0.9) for side in ("lower", "upper")]
+    middle = forecaster.predict(4)
+    rows = np.stack([found["y", 0.9, "lower"], found["y", 0.5, "lower"], middle, found["y", 0.5, "upper"],
+                     found["y", 0.9, "upper"]])  # fmt: skip
+    assert (np.diff(rows, axis=0) >= 0).all()
+    assert (rows[-1] > rows[0]).all()
+
+
+def test_a_forecaster_with_covariates_and_channels():
+    random = np.random.default_rng(0)
+    price = random.uniform(0, 9, (84, 1))
+    y = 50 - 3 * price[:80, 0] + random.normal(0, 0.1, 80)
+    model = Forecaster(4, season=1, settings={"model.kind": "linear"}).fit(y, price[:80])
+    np.testing.assert_allclose(model.predict(X=price[80:]), 50 - 3 * price[80:, 0], atol=2)
+    with pytest.raises(WeftError, match="known for 0 of the 4 steps"):
+        model.predict()
+    with pytest.raises(WeftError, match="a row for each step"):
+        model.fit(y, price)
+    both = Forecaster(4, season=12, settings={"model.kind": "baselines"}).fit(
+        pandas.DataFrame({"a": WAVE, "b": 2 * WAVE}, MONTHS)
+    )
+    assert both.predict().columns.tolist() == ["a", "b"]
+    np.testing.assert_allclose(both.predict()["b"], 2 * both.predict()["a"], rtol=1e-3)
+    assert both.predict_interval(coverage=0.8).shape == (4, 4)
+
+
+def test_conventions_of_a_forecaster(forecaster):
+    assert clone(forecaster).get_params() == forecaster.get_params()
+    assert set(forecaster.get_params()) == {"horizon", "season", "random_state", "settings", "run_dir"}
+    with pytest.raises(NotFittedError):
+        Forecaster().predict()
+    for steps in ([], [0], [1.5]):
+        with pytest.raises(WeftError, match="`fh`"):
+            forecaster.predict(fh=steps)
+    with pytest.raises(WeftError, match="coverage"):
+        forecaster.predict_interval(coverage=90)
+    with pytest.raises(WeftError, match="shape"):
+        Forecaster(2).fit(np.zeros((2, 3, 4)))

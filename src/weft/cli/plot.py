@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json as json_format
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +18,7 @@ SECONDS = 2.0  # between two looks at the files with --follow
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(help="One or more run directories.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or what weft backtest --json has written.")],
     metric: Annotated[
         list[str] | None,
         typer.Option(help="What to plot: train_cross_entropy, grad_norm, learning_rate, or a held-out metric."),
@@ -27,7 +28,10 @@ def plot(
     out: Annotated[Path | None, typer.Option(help="Write to this .html, .svg, .png or .json file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Plot training and held-out curves, the gradient norm and the learning rate of runs, in one figure each."""
+    """Plot training and held-out curves, the gradient norm and the learning rate of runs, in one figure each.
+
+    Of a backtest: the true values and the forecasts of each series.
+    """
     from weft.cli.look import write
     from weft.pictures.save import check_suffix
 
@@ -38,11 +42,24 @@ def plot(
     if follow:
         _follow(runs, metric, smooth)
         return
-    figures, data = _read(runs, metric, smooth)
+    backtests = [run for run in runs if run.is_file()]
+    if backtests and (len(backtests) < len(runs) or metric):
+        raise WeftError(f"{backtests[0]} is the result of a backtest", expected="such files alone, without --metric")
+    figures, data = _read_backtests(backtests) if backtests else _read(runs, metric, smooth)
     write(", ".join(run.name for run in runs), list(figures), data, out, as_json=json)
 
 
-def _read(runs: list[Path], wanted: list[str] | None, smooth: float) -> tuple[list[Curves], list[dict[str, object]]]:
+def _read_backtests(files: list[Path]) -> tuple[list[Curves], list[Any]]:
+    from weft.tasks.forecast.backtest import backtest_figures
+
+    try:
+        records = [json_format.loads(file.read_text(encoding="utf-8")) for file in files]
+    except (ValueError, RecursionError) as error:
+        raise WeftError(f"{files[0]} is no JSON: {error}", expected="what weft backtest --json has written") from error
+    return [figure for record in records for figure in backtest_figures(record)], records
+
+
+def _read(runs: list[Path], wanted: list[str] | None, smooth: float) -> tuple[list[Curves], list[Any]]:
     from weft.tasks.curves import curve_figures
     from weft.tasks.runs import metric_curves
 

@@ -99,7 +99,7 @@ def summarize_run(path: str | Path) -> RunSummary:
             metric=metric,
             best=best.get(metric),
             state=_state(run),
-            held_out=_dev_digest(run),
+            held_out=held_out_digest(run),
         )
 
 
@@ -282,7 +282,7 @@ class HeldOutComparison(NamedTuple):
 
 def compare_held_out(first: Run, second: Run) -> HeldOutComparison:
     """Measures two runs on their held-out examples, where these are the same."""
-    one, other = (_dev_digest(run) for run in (first, second))
+    one, other = (held_out_digest(run) for run in (first, second))
     if one is None or other is None:
         return HeldOutComparison((), "one of them has no held-out data")
     if one != other:
@@ -292,11 +292,15 @@ def compare_held_out(first: Run, second: Run) -> HeldOutComparison:
     return HeldOutComparison(tests, "" if tests else "they have no metric of the same kind of example")
 
 
-def _dev_digest(run: Run) -> str | None:
+def held_out_digest(run: Run) -> str | None:
+    """What tells the held-out data of a run: scores of runs with the same can be compared. None: it has none."""
     if not run.has(DATA_RECORD):
         return None
     files = read_json(run.path / DATA_RECORD).get("files", {})
     found = [digest for name, digest in files.items() if name.startswith("dev.")]
+    horizon = run.config.get("model", {}).get("horizon")
+    if not found and horizon:  # the last horizon of each series is held out
+        found = [f"last {horizon}:", *(digest for name, digest in files.items() if name.startswith("train."))]
     return " ".join(found) or None
 
 

@@ -18,10 +18,12 @@ from weft.config import from_dict
 from weft.data.column import IntArray
 from weft.errors import WeftError, short_repr, unknown_name
 from weft.metrics.forecast import MASE, ForecastScores
+from weft.metrics.paired import ExampleStatistics
 from weft.series import Series, SeriesSet, TimeSeries
 from weft.series.archives import series_of_json
 from weft.tasks.forecast.anomalies import Detector
 from weft.tasks.forecast.anomaly_records import SeriesAnomalies, alarms_in_words, follow_series, score_series
+from weft.tasks.forecast.backtest import backtest_record
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.calibration import MEDIAN, quantile_at
 from weft.tasks.forecast.config import ForecastConfig
@@ -33,7 +35,7 @@ from weft.tasks.forecast.data import (
     stored_set,
     with_future,
 )
-from weft.tasks.forecast.evaluation import Forecasters, finite, lines_of, scores_at, summed
+from weft.tasks.forecast.evaluation import Forecasters, finite, lines_of, scores_at, statistics_at, summed
 from weft.tasks.forecast.hmm import RegimeModel
 from weft.tasks.forecast.kinds import FORECAST_KINDS, fit_model
 from weft.tasks.forecast.linear import Array
@@ -71,6 +73,10 @@ SERIES_INPUT: Mapping[str, Any] = {
         },
     ]
 }
+ComparedForecasters = Annotated[
+    tuple[str, ...],
+    Option("Another run, or baselines such as snaive,ets, to compare with by a paired test over series; repeatable."),
+]
 Levels = Annotated[str, Option("Intervals to give, in percent, with commas.")]
 Rate = Annotated[float, Option("False alarms for each value: 0.001 is one in 1,000 values.", 1e-9, 0.5)]
 Follow = Annotated[
@@ -479,14 +485,20 @@ class ForecastPredictor(TaskPredictor):
         return notes
 
     @operation("evaluate", command="eval")
-    def evaluation(self, data: EvaluationData = None) -> EvaluationReport:
-        """MASE, sMAPE, scaled CRPS and coverage of intervals, beside the best baseline.
+    def evaluation(self, data: EvaluationData = None, *, against: ComparedForecasters = ()) -> EvaluationReport:
+        """MASE, sMAPE, scaled CRPS and coverage of intervals, beside the best baseline; `against` others, paired tests.
 
         Without data, the last horizon of each series, forecast by a model that does not know it. Series that go on from
         those of the run are forecast horizon by horizon; of others the last horizon is.
         """
         scores = self.held_out_scores() if data is None else self._later_scores(data)
-        return self._report(scores)
+        report = self._report(scores)
+        if against:
+            from weft.tasks.forecast.comparison import compare_forecasters
+
+            compared, lines = compare_forecasters(self, against, data)
+            return EvaluationReport({**report.record, "compared": compared}, [*report.lines, *lines])
+        return report
 
     def evaluate(self, data: Any = None) -> dict[str, float]:
         """The metrics of `evaluation` by name, of a file or a DataFrame."""
@@ -508,14 +520,28 @@ class ForecastPredictor(TaskPredictor):
 
     def held_out_scores(self) -> dict[str, ForecastScores]:
         """The scores of the run's own held-out data: of the model ("") and of each baseline."""
-        if self._has_dev:
-            return self._later_scores(stored_set(self.run, DEV_PART, self.layout))
-        rows = rows_of(stored_set(self.run, TRAIN_PART, self.layout))
-        cutoffs = np.array([len(row) - self.model.horizon for row in rows.targets])
-        return scores_at(_forecasters(self.held_out), rows, cutoffs, self.model.horizon, self.model.season)
+        return self._scores(*self.held_out_windows())
+
+    def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
+        model, rows, cutoffs = self.held_out_windows()
+        return statistics_at(_forecasters(model, ()), rows, cutoffs, model.horizon, model.season)[""]
+
+    def _scores(self, model: Forecaster, rows: SeriesRows, windows: Sequence[IntArray]) -> dict[str, ForecastScores]:
+        scores = [scores_at(_forecasters(model), rows, one, model.horizon, model.season) for one in windows]
+        return summed(scores)
 
     def _later_scores(self, data: Any) -> dict[str, ForecastScores]:
-        """The scores on later values of known series, and on the last horizon of others."""
+        return self._scores(*self.later_windows(data))
+
+    def held_out_windows(self) -> tuple[Forecaster, SeriesRows, list[IntArray]]:
+        """What the run's own held-out data asks: the model to evaluate, the series, and the cutoffs of each window."""
+        if self._has_dev:
+            return self.later_windows(stored_set(self.run, DEV_PART, self.layout))
+        rows = rows_of(stored_set(self.run, TRAIN_PART, self.layout))
+        return self.held_out, rows, [np.array([len(row) - self.model.horizon for row in rows.targets])]
+
+    def later_windows(self, data: Any) -> tuple[Forecaster, SeriesRows, list[IntArray]]:
+        """The same of later values of known series, horizon by horizon, and of the last horizon of others."""
         later, horizon = read_like_training(data, self.layout, self.config.data), self.model.horizon
         trained = {one.id: one for one in stored_set(self.run, TRAIN_PART, self.layout)} if self._has_data else {}
         series, begins = [], []
@@ -528,13 +554,9 @@ class ForecastPredictor(TaskPredictor):
         rows, channels = rows_of(series), len(self.layout.channels)
         cutoffs = np.repeat(begins, channels)
         most = max((len(row) - begin for row, begin in zip(rows.targets, cutoffs, strict=True)), default=0)
-        windows = [
-            scores_at(_forecasters(self.model), rows, cutoffs + step, horizon, self.model.season)
-            for step in range(0, most, horizon)
-        ]
-        if not windows:
+        if most <= 0:
             raise WeftError(f"{short_repr(data)} has no series", expected="series to evaluate on")
-        return summed(windows)
+        return self.model, rows, [cutoffs + step for step in range(0, most, horizon)]
 
     @property
     def _has_data(self) -> bool:
@@ -555,12 +577,15 @@ class ForecastPredictor(TaskPredictor):
         step: Annotated[int | None, Option("Steps between cutoffs; without it the horizon.", 1)] = None,
         refit: Annotated[bool, Option("Fit the model anew at each cutoff, and not at the first one only.")] = False,
         against: Annotated[str, Option("Baselines to compare with, with commas; all: every one.")] = "",
+        keep: Annotated[int, Option("The first series whose forecasts --json has, for weft plot.", 0, 1000)] = 3,
     ) -> EvaluationReport:
         """Forecast from earlier cutoffs, as if what came after were not known, and score the forecasts.
 
-        The model is fitted to what stands before the first cutoff.
+        The model is fitted to what stands before the first cutoff. `weft plot` draws what --json gives.
         """
-        found = self.backtest(data, windows=windows, step=step, refit=refit, against=against)
+        series = self.read_series(data)
+        models = self._backtest_models(series, windows=windows, step=step, refit=refit)
+        found = self._backtest_scores(series, models, baselines_of(against))
         names = list(found[0])
         total = summed(found)
         metrics = {name: finite(one.metrics()) for name, one in total.items()}
@@ -573,6 +598,7 @@ class ForecastPredictor(TaskPredictor):
             "windows": [{name or FORECAST_COLUMN: one.score() for name, one in scores.items()} for scores in found],
             "against": {name: metrics[name] for name in names if name},
             "signature": total[""].signature(),
+            "forecasts": backtest_record(series, models, baselines_of(against), keep),
         }
         return self.report(record, lines)
 
@@ -588,22 +614,28 @@ class ForecastPredictor(TaskPredictor):
             refit: whether the model is fitted anew at each cutoff.
             against: baselines to compare with, with commas; "all": every one.
         """
-        names = (
-            tuple(BASELINES) if against == "all" else tuple(filter(None, (one.strip() for one in against.split(","))))
-        )
-        for name in names:
-            if name not in BASELINES:
-                raise unknown_name("baseline", name, BASELINES)
-        rows = rows_of(self.read_series(data))
-        horizon, season, stride = self.model.horizon, self.model.season, step or self.model.horizon
+        series = self.read_series(data)
+        models = self._backtest_models(series, windows=windows, step=step, refit=refit)
+        return self._backtest_scores(series, models, baselines_of(against))
+
+    def _backtest_scores(
+        self, series: SeriesSet, models: Sequence[tuple[Forecaster, IntArray]], names: Sequence[str]
+    ) -> list[dict[str, ForecastScores]]:
+        rows, horizon, season = rows_of(series), self.model.horizon, self.model.season
+        return [scores_at(_forecasters(model, names), rows, cutoffs, horizon, season) for model, cutoffs in models]
+
+    def _backtest_models(
+        self, series: SeriesSet, *, windows: int, step: int | None, refit: bool
+    ) -> list[tuple[Forecaster, IntArray]]:
+        """The model of each window, the earliest first, and the cutoffs of its rows."""
+        rows, horizon = rows_of(series), self.model.horizon
         lengths = np.array([len(row) for row in rows.targets])
-        scores, model = [], None
+        found: list[tuple[Forecaster, IntArray]] = []
         for number in range(windows):
-            cutoffs = lengths - horizon - stride * (windows - 1 - number)
-            if model is None or refit:
-                model = self._fitted_before(rows, cutoffs)
-            scores.append(scores_at(_forecasters(model, names), rows, cutoffs, horizon, season))
-        return scores
+            cutoffs = lengths - horizon - (step or horizon) * (windows - 1 - number)
+            model = self._fitted_before(rows, cutoffs) if refit or not found else found[0][0]
+            found.append((model, cutoffs))
+        return found
 
     def _fitted_before(self, rows: SeriesRows, cutoffs: IntArray) -> Forecaster:
         chosen = np.flatnonzero(cutoffs > self.model.horizon)
@@ -621,6 +653,17 @@ class ForecastPredictor(TaskPredictor):
 def _forecasters(model: Forecaster, names: Sequence[str] = BASELINES) -> Forecasters:
     """The model ("") and baselines by name."""
     return lambda rows: model.with_baselines(rows, names)
+
+
+def baselines_of(against: str) -> tuple[str, ...]:
+    """Baselines by their names with commas; "all": every one."""
+    if against == "all":
+        return tuple(BASELINES)
+    names = tuple(filter(None, (name.strip() for name in against.split(","))))
+    for name in names:
+        if name not in BASELINES:
+            raise unknown_name("baseline", name, BASELINES)
+    return names
 
 
 def best_baseline(scores: Mapping[str, ForecastScores]) -> str:

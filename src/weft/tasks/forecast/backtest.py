@@ -1,0 +1,98 @@
+"""The forecasts of a backtest as plain data, and their picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.data.column import IntArray
+from weft.errors import WeftError
+from weft.pictures.figures import Array, Band, Curve, Curves
+from weft.series import SeriesSet
+from weft.tasks.forecast.calibration import quantile_at
+from weft.tasks.forecast.data import rows_of
+from weft.tasks.forecast.model import Forecaster, medians
+
+FORECAST, INTERVAL = "forecast", 80
+COLOURS = (0, 4, 2, 3, 1, 5)  # of the forecast and of baselines; that of the truth is 6
+
+
+def backtest_record(
+    series: SeriesSet, models: Sequence[tuple[Forecaster, IntArray]], names: Sequence[str], count: int
+) -> list[dict[str, Any]]:
+    """The values and the forecasts of the first rows.
+
+    Args:
+        series: All series.
+        models: The model of each window, the earliest first, and the cutoffs of all rows.
+        names: Baselines.
+        count: How many series there are in it.
+    """
+    rows, channels = rows_of(series), series.channels
+    records = []
+    for number in range(min(len(rows.targets), count * len(channels))):
+        one, row = series.series[number // len(channels)], rows.at([number])
+        first = max(0, int(models[0][1][number]) - 2 * models[0][0].horizon)
+        windows = []
+        for model, cutoffs in models:
+            cutoff = int(cutoffs[number])
+            if cutoff <= 0:
+                continue
+            parts = model.with_baselines(row.until([cutoff]), names)
+            ends = [quantile_at(parts[""], 0.5 + side * INTERVAL / 200)[0].tolist() for side in (-1, 1)]
+            forecasts = {name or FORECAST: medians(part)[0].tolist() for name, part in parts.items()}
+            windows.append({"cutoff": cutoff - first, "forecasts": forecasts, "low": ends[0], "high": ends[1]})
+        moments = one.times[first:]
+        records.append({
+            "id": one.id,
+            "channel": channels[number % len(channels)],
+            "times": series.time_format.write(moments),
+            "dates": list(map(str, moments.astype("M8[s]"))) if series.frequency.has_times else [],
+            "values": [value if np.isfinite(value) else None for value in row.targets[0][first:].tolist()],
+            "windows": windows,
+        })  # fmt: skip
+    return records
+
+
+def backtest_figures(record: Mapping[str, Any]) -> list[Curves]:
+    """What `weft backtest --json` gives, as a figure for each series.
+
+    Of windows that overlap, each forecast is drawn up to the next cutoff.
+
+    Raises:
+        WeftError: it is not the result of a backtest.
+    """
+    try:
+        return [_figure(one) for one in record["forecasts"]]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise WeftError(
+            "the file has no forecasts of a backtest", expected="what `weft backtest RUN --json --out FILE` writes"
+        ) from error
+
+
+def _figure(record: Mapping[str, Any]) -> Curves:
+    values, windows = np.array(record["values"], np.float64), record["windows"]
+    known, steps = np.isfinite(values), np.arange(len(values), dtype=np.float64)
+    ends = [*(one["cutoff"] for one in windows[1:]), len(values)]
+    places: list[Array] = []
+    parts: dict[str, list[Array]] = {}
+    for one, end in zip(windows, ends, strict=True):
+        count = min(end - one["cutoff"], len(one["low"]))
+        places.append(np.arange(one["cutoff"], one["cutoff"] + count, dtype=np.float64))
+        for name, own in {**one["forecasts"], "low": one["low"], "high": one["high"]}.items():
+            parts.setdefault(name, []).append(np.array(own[:count], np.float64))
+    x = np.concatenate(places) if places else np.zeros(0)
+    joined = {name: np.concatenate(own) for name, own in parts.items()}
+    low, high = joined.pop("low", x), joined.pop("high", x)
+    forecasts = [
+        Curve(name, x, own, hue=COLOURS[place % len(COLOURS)], dashed=name != FORECAST)
+        for place, (name, own) in enumerate(joined.items())
+    ]
+    title = f"Backtest of {record['id'] or record['channel']}, {len(windows)} cutoffs"
+    bands = (Band(f"{INTERVAL}%", x, low, high),) if len(x) else ()
+    dates, ticks = tuple(map(str, record["dates"])), tuple(map(str, record["times"]))
+    np.array(dates, "M8[s]")  # a ValueError, if they are no dates
+    curves = (*reversed(forecasts[1:]), Curve("truth", steps[known], values[known], hue=6), *forecasts[:1])
+    return Curves(title, curves, "" if dates else "step", dates=dates, ticks=ticks, bands=bands)
