@@ -12,12 +12,13 @@ import weft
 from tests.checks import check_model
 from weft import probes
 from weft.errors import WeftError
+from weft.nn.channels import ChannelLayer
 from weft.series import SeriesColumns
 from weft.series.examples import read_examples
 from weft.tasks.classify.config import ClassifyConfig, ClassifyModelConfig
 from weft.tasks.classify.convolutions import KERNEL_LENGTH, TRIPLES, ConvolutionKernels
-from weft.tasks.classify.inputs import choose_input
-from weft.tasks.classify.model import ChannelLayer, Classifier, LabelledBatch
+from weft.tasks.classify.model import Classifier, LabelledBatch
+from weft.tasks.example_kind import choose_input
 from weft.training.run import load_tensors, open_run
 
 SMALL = {
@@ -94,7 +95,7 @@ def test_a_row_alone_equals_the_row_in_a_batch(model):
 def test_what_stands_in_the_padding_and_under_the_mask_changes_nothing():
     torch.manual_seed(0)
     settings = ClassifyModelConfig(hidden_size=5, embedding_dim=4)
-    network = Classifier(ChannelLayer(2, settings), 3, settings).eval()
+    network = Classifier(ChannelLayer(2, settings.embedding_dim, settings.embedding_dropout), 3, settings).eval()
     x, lengths = torch.randn(3, 6, 2), torch.tensor([6, 2, 4])
     x[0, 1, 0] = torch.nan
     other = x.clone()
@@ -111,7 +112,7 @@ def test_what_stands_in_the_padding_and_under_the_mask_changes_nothing():
 def test_battery(embedding_dim):
     torch.manual_seed(1)
     settings = ClassifyModelConfig(hidden_size=5, embedding_dim=embedding_dim, embedding_dropout=0.2)
-    network = Classifier(ChannelLayer(2, settings), 3, settings)
+    network = Classifier(ChannelLayer(2, settings.embedding_dim, settings.embedding_dropout), 3, settings)
     x = torch.randn(4, 9, 2)
     lengths, labels = torch.tensor([9, 3, 7, 1]), torch.tensor([0, 2, 1, 1])
     batch = LabelledBatch(x, lengths, labels)
@@ -199,7 +200,7 @@ def test_look_inside_names_the_steps(model):
     ],
 )
 def test_what_the_examples_are(source, kind):
-    assert choose_input(source, ClassifyConfig()) == kind
+    assert choose_input(source, ClassifyConfig().data) == kind
 
 
 def test_arrays_have_their_channels_first_as_in_other_libraries():

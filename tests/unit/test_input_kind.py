@@ -56,7 +56,7 @@ def test_packed_files_folders_and_what_is_no_file(tmp_path):
         assert input_kind(source) is None
 
 
-@pytest.mark.parametrize("task", ["lm", "fill", "ngram", "hmm", "tag", "translate"])
+@pytest.mark.parametrize("task", ["lm", "fill", "ngram", "hmm", "translate"])
 def test_tasks_on_text_refuse_series_and_audio(task, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((5, 2)))
     message = rf"x\.npy looks like series \(by the extension \.npy\), and the task '{task}' reads text"

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.errors import WeftError, short_repr
 from weft.series.archives import read_arrays
+from weft.series.field import Series
 from weft.series.frequency import Frequency
 from weft.series.reader import (
     StepRules,
@@ -24,7 +25,7 @@ from weft.series.reader import (
     read_long,
     time_columns,
 )
-from weft.series.time_series import SeriesColumns, SeriesSet
+from weft.series.time_series import SeriesColumns, SeriesSet, TimeSeries
 from weft.series.typed_columns import Names, TypedColumns
 
 STEP_LABEL_NAMES = (
@@ -289,7 +290,9 @@ def _long(
         if not (np.isnan(numbers) | (numbers == np.round(numbers))).all():
             raise WeftError(f"{table.location}: labels of several rows fall on one step, and have no mean",
                             expected="`data.aggregate=first`, last, min or max")  # fmt: skip
-        tags = [labels.values[int(number)] if number >= 0 else "" for number in numbers]
+        tags: list[str] = []
+        for number in numbers.tolist():  # a step without a row goes on with the label before it
+            tags.append(tags[-1] if np.isnan(number) else labels.values[int(number)] if number >= 0 else "")
         if each_step:
             found.append(tags)
             continue
@@ -316,6 +319,32 @@ def _cells(table: TypedColumns, name: str) -> list[str]:
 
 def _named(source: Any) -> str:
     return str(source) if isinstance(source, str | Path) else "the data"
+
+
+def given_series(values: Any, field: Series, label: str = "", *, each_step: bool = False) -> list[TimeSeries]:
+    """Series of a field without labels: lists or arrays (T,) or (T, C), an array (N, T) or (N, C, T), a table, a file.
+
+    Args:
+        values: the series.
+        field: that of the training data, whose columns a table has.
+        label: the column of the labels in the training data, which is not read.
+        each_step: whether such a label belongs to a step.
+    """
+    is_table = isinstance(values, SeriesSet | Mapping | str | Path | np.ndarray) or hasattr(values, "columns")
+    if is_table:
+        with_columns = isinstance(values, str | Path | Mapping) or hasattr(values, "columns")
+        columns = field.columns if with_columns else SeriesColumns()
+        read = read_examples(values, columns, label, each_step=each_step, labelled=False)
+        return list(same_channels(read.series, field.channels, values))
+    found = []
+    for number, value in enumerate(values, start=1):
+        if isinstance(value, TimeSeries):
+            field.encode(value)  # checks the channels
+            found.append(value)
+        else:
+            plain = value.tolist() if isinstance(value, np.ndarray) else value
+            found.append(field.of_json(plain, f"series {number}"))
+    return found
 
 
 def same_channels(found: SeriesSet, channels: Sequence[str], source: Any) -> SeriesSet:

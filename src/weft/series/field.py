@@ -18,6 +18,8 @@ from weft.series.frequency import LAST_DAY, LONGEST_SPANS, Frequency, Time
 from weft.series.time_series import UNKNOWN_COLUMNS, SeriesColumns, SeriesSet, TimeSeries
 from weft.series.times import COUNTER_FORMAT, TimeFormat
 
+EXAMPLE_STEPS = 4
+
 
 @dataclass(frozen=True)
 class Series(Field[TimeSeries]):
@@ -213,6 +215,12 @@ class ScaledSeries(Series):
         deviations = np.sqrt(np.where(there, (joined - means) ** 2, 0.0).sum(0) / count)
         return replace(layout, means=tuple(means.tolist()),
                        deviations=tuple(np.where(deviations > 0, deviations, 1.0).tolist()))  # fmt: skip
+
+    @property
+    def example(self) -> list[Any]:
+        """A value for a first try: the means of the channels, at a few steps."""
+        step = [float(f"{mean:.4g}") for mean in self.means]
+        return [step if len(step) > 1 else step[0]] * EXAMPLE_STEPS
 
     def encode(self, value: TimeSeries) -> Array:
         return ((super().encode(value) - self.means) / self.deviations).astype(np.float32)

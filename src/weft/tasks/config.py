@@ -93,6 +93,7 @@ class ExamplesConfig(Settings):
 
 
 TEXT_EXAMPLES, SERIES_EXAMPLES = "text", "series"  # the names of their fields and columns
+EPOCHS_SETTING = "train.epochs"
 SERIES_SETTINGS = ("id", "time", "channels", "freq")  # that texts do not have
 
 

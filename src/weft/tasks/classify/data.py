@@ -23,7 +23,6 @@ from weft.tasks.classify.inputs import (
     SeriesInput,
     TextInput,
     check_series_settings,
-    choose_input,
     input_of,
     read_labelled_series,
 )
@@ -31,6 +30,7 @@ from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, 
 from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teacher
 from weft.tasks.classify.wide import LabelledTokens, store_ngrams, store_series_plan
 from weft.tasks.config import SERIES_EXAMPLES, SERIES_SETTINGS, TEXT_EXAMPLES
+from weft.tasks.example_kind import choose_input
 from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_labelled, repeated, report_examples, report_single
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
@@ -61,7 +61,7 @@ def store_examples(
         origin: The run that is fine-tuned: its tokens or channels, labels and columns are kept.
         text_field: The tokens of an encoder.
     """
-    kind = choose_input(source, config) if origin is None else input_of(origin).name
+    kind = choose_input(source, config.data) if origin is None else input_of(origin).name
     if text_field is not None and kind == SERIES_EXAMPLES:
         raise WeftError(
             "there is an `encoder`, which reads text, and the examples are series of numbers", expected="no `encoder`"

@@ -6,28 +6,25 @@ prediction and probes are written once over `ClassifierInput`.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from weft.data.column import Array
 from weft.data.field import Field
-from weft.data.inputs import PEEKED, input_kind
 from weft.errors import WeftError
+from weft.nn.channels import ChannelLayer
 from weft.series import ScaledSeries, SeriesColumns, SeriesSet, TimeSeries
-from weft.series.examples import is_table_of_series, read_examples, same_channels
+from weft.series.examples import given_series, read_examples, same_channels
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig, ClassifyModelConfig
 from weft.tasks.classify.example import Example
-from weft.tasks.classify.model import ChannelLayer, TokenLayer
+from weft.tasks.classify.model import TokenLayer
 from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, read_labelled
-from weft.tasks.config import SERIES_EXAMPLES, SERIES_SETTINGS, TEXT_EXAMPLES
+from weft.tasks.config import SERIES_EXAMPLES, TEXT_EXAMPLES
 from weft.tasks.operation import TEXT_INPUT
 from weft.text.columns import read_rows
 from weft.text.text_field import Text
@@ -165,33 +162,14 @@ class SeriesInput(ClassifierInput):
         return found
 
     def layer(self, config: ClassifyModelConfig) -> ChannelLayer:
-        return ChannelLayer(len(self.field.channels), config)
+        return ChannelLayer(len(self.field.channels), config.embedding_dim, config.embedding_dropout)
 
     def given(self, values: Any, layout: ExampleLayout) -> GivenExamples:
-        if isinstance(values, Iterable) and not hasattr(values, "columns") and not isinstance(
-            values, SeriesSet | Mapping | str | Path | np.ndarray
-        ):  # fmt: skip
-            listed = list(values)
-            plain = [self._series(value, number) for number, value in enumerate(listed, start=1)]
-            return GivenExamples(plain, [one.id or str(number) for number, one in enumerate(plain, start=1)])
-        read = read_examples(values, self._columns(values), layout.label, labelled=False)
-        found = same_channels(read.series, self.field.channels, values)
-        return GivenExamples(list(found), [one.id for one in found])
-
-    def _series(self, value: Any, number: int) -> TimeSeries:
-        if isinstance(value, TimeSeries):
-            self.field.encode(value)  # checks the channels
-            return value
-        plain = value.tolist() if isinstance(value, np.ndarray) else value
-        return self.field.of_json(plain, f"series {number}")
-
-    def _columns(self, source: Any) -> SeriesColumns:
-        """The columns of the training data, for a table that may have them."""
-        columns = self.field.columns
-        return columns if isinstance(source, str | Path | Mapping) or hasattr(source, "columns") else SeriesColumns()
+        found = given_series(values, self.field, layout.label)
+        return GivenExamples(found, [one.id or str(number) for number, one in enumerate(found, start=1)])
 
     def read(self, source: Any, config: ClassifyDataConfig, layout: ExampleLayout) -> Examples:
-        found, read = read_labelled_series(source, config, layout, self._columns(source))
+        found, read = read_labelled_series(source, config, layout, self.field.columns)
         same_channels(read, self.field.channels, source)
         return found
 
@@ -201,8 +179,7 @@ class SeriesInput(ClassifierInput):
     @property
     def example(self) -> list[Any]:
         """The means of the channels, for a few steps."""
-        step = [float(f"{mean:.4g}") for mean in self.field.means]
-        return [step if len(step) > 1 else step[0]] * EXAMPLE_STEPS
+        return self.field.example
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -215,65 +192,6 @@ def input_of(run: Run) -> ClassifierInput:
     if SERIES_EXAMPLES in run.fields:
         return SeriesInput(run.field(SERIES_EXAMPLES, ScaledSeries))
     return TextInput(run.field(TEXT_EXAMPLES, Text))
-
-
-def choose_input(source: Any, config: ClassifyConfig) -> str:
-    """Whether examples are texts or series: as set, as a file's name or content says, or by the type of a value."""
-    if config.data.input != "auto":
-        return config.data.input
-    if any(getattr(config.data, name) for name in SERIES_SETTINGS):
-        return SERIES_EXAMPLES
-    if isinstance(source, str | Path):
-        found = input_kind(source)
-        if found is not None and found.kind == SERIES_EXAMPLES:
-            return SERIES_EXAMPLES
-        return SERIES_EXAMPLES if Path(source).is_file() and _is_series(_beginning(Path(source))) else TEXT_EXAMPLES
-    if isinstance(source, SeriesSet | np.ndarray):
-        return SERIES_EXAMPLES
-    if isinstance(source, list | tuple) and source and not isinstance(source[0], Mapping | str):
-        first = source[0][0] if isinstance(source[0], list | tuple) and len(source[0]) else source[0]
-        return TEXT_EXAMPLES if isinstance(first, str) or first is None or not _is_values(first) else SERIES_EXAMPLES
-    if isinstance(source, Mapping):
-        return (
-            SERIES_EXAMPLES
-            if _is_series({name: list(column)[:LOOKED_AT] for name, column in source.items()})
-            else TEXT_EXAMPLES
-        )
-    if hasattr(source, "columns") and hasattr(source, "__getitem__"):
-        return SERIES_EXAMPLES if _is_series(source[:LOOKED_AT]) else TEXT_EXAMPLES
-    return TEXT_EXAMPLES
-
-
-LOOKED_AT = 500  # that are looked at
-EXAMPLE_STEPS = 4
-
-
-def _is_values(value: Any) -> bool:
-    return isinstance(value, np.ndarray | TimeSeries) or (isinstance(value, list | tuple) and len(value) > 0)
-
-
-def _beginning(path: Path) -> Any:
-    """The first rows of a table as columns; None if a file is none."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if not {".csv", ".tsv"} & set(suffixes[-2:]):
-        return None
-    try:
-        with gzip.open(path) if suffixes[-1] == ".gz" else path.open("rb") as file:
-            start = file.read(PEEKED)
-        lines = start.decode("utf-8", "replace").splitlines()
-        lines = lines[:-1] if len(start) == PEEKED else lines
-        rows = list(csv.reader(lines, delimiter="\t" if ".tsv" in suffixes[-2:] else ","))
-    except (OSError, EOFError, csv.Error):
-        return None
-    width = len(rows[0]) if rows else 0
-    body = [row for row in rows[1:] if len(row) == width]
-    if not body or len(set(rows[0])) < width:
-        return None
-    return {name: [row[place] for row in body] for place, name in enumerate(rows[0])}
-
-
-def _is_series(table: Any) -> bool:
-    return table is not None and is_table_of_series(table)
 
 
 def read_labelled_series(

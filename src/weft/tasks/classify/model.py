@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from weft.engine import Embedded, dropout
 from weft.errors import unknown_name
 from weft.nn import make_stack
+from weft.nn.channels import ChannelLayer
 from weft.nn.dropout import word_dropout
 from weft.nn.pooling import POOLINGS
 from weft.tasks.classify.config import ClassifyModelConfig
@@ -68,36 +69,6 @@ class TokenLayer(nn.Module):
     def vectors(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
         """What the stack reads of each id (B, T), as vectors."""
         return F.one_hot(ids, self.output_size).to(dtype) if self.weight is None else F.embedding(ids, self.weight)
-
-
-class ChannelLayer(nn.Module):
-    """Scaled values (B, T, C) -> a linear map of them (B, T, E), with dropout; with embedding_dim=0 the values.
-
-    A missing value, NaN, is read as 0, the mean of its channel, beside a mask with 1 where a value is missing.
-
-    Args:
-        channels: C.
-        config: the `model` settings.
-    """
-
-    def __init__(self, channels: int, config: ClassifyModelConfig) -> None:
-        super().__init__()
-        self.rate, self.output_size = config.embedding_dropout, config.embedding_dim or 2 * channels
-        self.projection = nn.Linear(2 * channels, config.embedding_dim) if config.embedding_dim else None
-        if self.projection is not None:
-            with torch.no_grad():  # values that are never missing in training have no say when they are
-                self.projection.weight[:, channels:] = 0
-
-    def forward(self, values: Tensor) -> Tensor:
-        return dropout(self.vectors(values, values.dtype), self.rate, self.training)
-
-    def vectors(self, values: Tensor, dtype: torch.dtype) -> Tensor:
-        missing = values.isnan()
-        inputs = torch.cat([values.masked_fill(missing, 0), missing.to(values.dtype)], -1)
-        if self.projection is None:
-            return inputs.to(dtype)
-        found: Tensor = self.projection(inputs.to(self.projection.weight.dtype))
-        return found
 
 
 class Classifier(nn.Module):

@@ -40,6 +40,7 @@ from weft.tasks.classify.predictor import (
 )
 from weft.tasks.classify.readers import ExampleSource, read_labelled
 from weft.tasks.classify.wide import LinearFitting, held_out_scores, load_wide
+from weft.tasks.config import EPOCHS_SETTING
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import load_members, trained_members
 from weft.tasks.pretraining import (
@@ -64,11 +65,10 @@ from weft.training.run import CHECKPOINT, WEIGHTS, Run, decoding, read_metadata
 from weft.training.step import Evaluation
 
 FEW = 30  # held-out texts below which their score says little
-EPOCHS_SETTING = "train.epochs"
 # A training has as many steps and epochs at least, but not more epochs than that for the sake of the steps.
 LEAST_STEPS, LEAST_EPOCHS, EPOCH_LIMIT = 300, 6, 20
 COSTLY_LABELS = 1000
-SERIES_STEPS, LEAST_SERIES_EPOCHS, SERIES_EPOCH_LIMIT = 500, 12, 100  # the same of series
+SERIES_TRAINING_STEPS, LEAST_SERIES_EPOCHS, MOST_SERIES_EPOCHS = 500, 12, 100  # the same of series
 
 
 class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
@@ -241,8 +241,8 @@ def epochs_for_series(series: int, batch_size: int) -> int:
     >>> epochs_for_series(40, 32), epochs_for_series(270, 32), epochs_for_series(9000, 32)
     (100, 56, 12)
     """
-    wanted = math.ceil(SERIES_STEPS / math.ceil(series / batch_size))
-    return min(max(wanted, LEAST_SERIES_EPOCHS), SERIES_EPOCH_LIMIT)
+    wanted = math.ceil(SERIES_TRAINING_STEPS / math.ceil(series / batch_size))
+    return min(max(wanted, LEAST_SERIES_EPOCHS), MOST_SERIES_EPOCHS)
 
 
 def is_untrained(run: Run) -> bool:

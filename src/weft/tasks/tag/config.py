@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from weft.config import Settings, setting
-from weft.tasks.config import EncoderConfig, LayerRates, LengthBatchConfig
+from weft.config import AUTO, setting
+from weft.tasks.config import EncoderConfig, ExamplesConfig, LayerRates, LengthBatchConfig
 from weft.tasks.tag.matches import LONGEST_MATCH
 from weft.text.config import NORMALIZATIONS
 from weft.training.search_space import Choice, Range, SearchSpace
 
 
 @dataclass(frozen=True)
-class TagDataConfig(Settings):
-    """The `data` section: the columns of a file of tagged sentences, and the vocabulary built from it."""
+class TagDataConfig(ExamplesConfig):
+    """The `data` section: the columns of a file of tagged sentences or series, and the vocabulary built from it."""
 
     task: str = setting(
         "tags", "tags: learn a tag for each word; segments: learn to segment text into words",
@@ -85,7 +85,9 @@ class TagBatchConfig(LengthBatchConfig):
 class TagTrainConfig(LayerRates):
     """The `train` section."""
 
-    epochs: int = 14
+    epochs: int = setting(
+        AUTO, "passes over the training sentences; auto: 14, of few series more, for 400 steps", low=0, auto=True
+    )
     ema_decay: float = 0.995
 
 

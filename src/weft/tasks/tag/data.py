@@ -1,4 +1,4 @@
-"""Tagged sentences: read, invalid spans repaired, words split into characters for segmentation, stored in a run.
+"""Tagged sentences or series: read, invalid spans repaired, words split for segmentation, stored in a run.
 
 What was changed is reported in notes, with the file and line of the first case.
 """
@@ -7,17 +7,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from weft.data.buckets import hold_out
 from weft.data.column import Column
 from weft.errors import WeftError
+from weft.series import ScaledSeries, SeriesColumns, SeriesSet, TimeSeries
+from weft.series.examples import read_examples, same_channels
+from weft.tasks.config import SERIES_EXAMPLES
+from weft.tasks.example_kind import choose_input
 from weft.tasks.origin import warn_new_tokens
 from weft.tasks.plausibility import check_tagged, repeated, report_examples, report_single
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, store, stored
 from weft.tasks.tag.config import TagConfig, TagDataConfig
-from weft.tasks.tag.lexicon import LEXICONS, Lexicon, WordLexicon
+from weft.tasks.tag.lexicon import TEXT_LEXICONS, Lexicon, SeriesLexicon, TextLexicon, WordLexicon
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.tasks.tag.word_split import make_split
 from weft.text.conll import SentenceSource, TaggedSentence, count_noun, open_segmented, open_sentences
@@ -64,8 +71,56 @@ def read_tagged(source: SentenceSource, config: TagDataConfig) -> Reading:
     return _reading(sentences, config, _scheme(sentences, config.scheme), notes, left_out)
 
 
-def read_like(source: SentenceSource, config: TagDataConfig, scheme: Scheme | None) -> Reading:
-    """Sentences to evaluate on, with tags of the training data's scheme, or of none."""
+class ReadSeries(NamedTuple):
+    """Tagged series, as sentences whose words are their steps, and the set that they are from."""
+
+    reading: Reading
+    series: SeriesSet
+
+
+def read_tagged_series(
+    source: Any, config: TagDataConfig, scheme: Scheme | None = None, known: ScaledSeries | None = None
+) -> ReadSeries:
+    """Series with a tag for each step. The tag of a step that has no row is that of the step before it.
+
+    Args:
+        source: what `read_examples` reads.
+        config: the columns and rules that are set.
+        scheme: that of the training data.
+        known: the field of the training data.
+    """
+    names: dict[str, Any] = {"id": config.id, "time": config.time, "target": config.channels}
+    columns = SeriesColumns.of("auto", **{name: value or None for name, value in names.items()})
+    if known is not None and known.columns.layout != "auto":
+        columns = known.columns
+    rules = {"freq": config.freq, "aggregate": config.aggregate}
+    found = read_examples(source, columns, str(config.tag_column), each_step=True, rules=rules)
+    if known is not None:
+        same_channels(found.series, known.channels, source)
+    left_out = LeftOut("data.strict", strict=config.strict, rows="series")
+    sentences: list[TaggedSentence] = []
+    for one, tags, place in zip(found.series, found.labels, found.places, strict=True):
+        if len(tags) != len(one):
+            raise WeftError(f"{place} has {len(one):,} steps and {len(tags):,} tags", expected="a tag for each step")
+        if not all(tags):
+            left_out.add(place, "tag of a step", expected="a tag for every step")
+            continue
+        steps: Any = tuple(map(tuple, one.target.tolist()))
+        sentences.append(TaggedSentence(steps, tuple(tags), place, tuple(range(1, len(one) + 1))))
+    left_out.report(len(found.places), "`data.tag_column=NAME`, if the tags are in another column")
+    if not sentences:
+        raise WeftError("no series has a tag for each of its steps", expected="series with tags")
+    notes = ["; ".join(found.series.reading) + (f"; tags {found.column!r}" if found.column else "")]
+    chosen = _scheme(sentences, config.scheme) if known is None else scheme
+    return ReadSeries(_reading(sentences, config, chosen, notes, left_out.count), found.series)
+
+
+def read_like(
+    source: SentenceSource, config: TagDataConfig, scheme: Scheme | None, series: ScaledSeries | None = None
+) -> Reading:
+    """Sentences, or series, to evaluate on, with tags of the training data's scheme, or of none."""
+    if series is not None:
+        return read_tagged_series(source, config, scheme, series).reading
     sentences, notes, left_out = _open(source, config)
     if config.task == "segments":
         return Reading([as_characters(one) for one in sentences], WORD_SCHEME, notes, left_out)
@@ -237,32 +292,46 @@ def store_tagged(
         The vocabulary of the run.
     """
     data = config.data
-    read = read_tagged(source, data) if known is None else read_like(source, data, known.scheme)
+    series = known.series if known is not None else None
+    lexicon: Lexicon | None = None if known is None else known.lexicon
+    if known is None and choose_input(source, data) == SERIES_EXAMPLES:
+        check_series_tagger(config, words)
+        read, found = read_tagged_series(source, data)
+        series = ScaledSeries.fit(found.series, found)
+        lexicon = SeriesLexicon(series)
+    else:
+        read = read_tagged(source, data) if known is None else read_like(source, data, known.scheme, series)
+    several = "sentences" if series is None else "series"
     train, notes = read.sentences, list(read.notes)
     tag_field = Tags.fit((one.tags for one in train), read.scheme) if known is None else known.tag_field
     tags = tag_field.tags
     if known is not None and (new := unknown_tags(train, tags)):
         raise _unknown_tag(new, tags, "")
     if dev is not None:
-        held, extra = _open_dev(dev, config, read, tags, notes)
+        held, extra = _open_dev(dev, config, read, tags, notes, series)
     else:
         extra = {}
         rows, held_rows = hold_out([one.words for one in train], data.holdout, config.train.seed)
         train, held = [read.sentences[row] for row in rows], [read.sentences[row] for row in held_rows]
-    if again := repeated([one.words for one in read.sentences], "sentences"):
+    if again := repeated([one.words for one in read.sentences], several):
         notes.append(again)
     if data.task == "tags":
         spans = read.scheme is not None
         labels = ([span.label for span in tags_to_spans(one.tags)] if spans else one.tags for one in (*train, *held))
         report_single((label for row in labels for label in row), "labels of spans" if spans else "tags")
     known_examples, held_examples = ([(one.words, one.tags, one.where(0)) for one in part] for part in (train, held))
-    report_examples(known_examples, held_examples, "sentences")
+    report_examples(known_examples, held_examples, several)
     train = cut_long(train, data.max_length, read.scheme, notes)
-    lexicon = LEXICONS[data.task].build(train, data) if known is None else known.lexicon
-    if words is not None:
-        lexicon = lexicon.with_words(words)
-    if known is not None or words is not None:
-        _warn_new_words(lexicon, train)
+    if series is not None:  # of the training part alone
+        lexicon = lexicon if known is not None else SeriesLexicon(scaled_by(series, train))
+    else:
+        lexicon = TEXT_LEXICONS[data.task].build(train, data) if lexicon is None else lexicon
+        assert not isinstance(lexicon, SeriesLexicon)
+        if words is not None:
+            lexicon = lexicon.with_words(words)
+        if known is not None or words is not None:
+            _warn_new_words(lexicon, train)
+    assert lexicon is not None
     vocabulary = TaggerVocabulary(lexicon, tag_field).with_extra(extra)
     store(folder, TRAIN_PART, vocabulary.encode_training(train))
     if held:
@@ -275,7 +344,7 @@ def load_sentences(run: Run, name: str, vocabulary: TaggerVocabulary) -> dict[st
     ids = {
         "tags": len(vocabulary.tags) + len(vocabulary.extra_tags),
         "known": 2,
-        "words": len(vocabulary.lexicon.words),
+        **({} if vocabulary.series else {"words": len(vocabulary.lexicon.words)}),
     }
     columns = stored(run, name, ids)
     with decoding(run.path / DATA_FOLDER):
@@ -284,6 +353,11 @@ def load_sentences(run: Run, name: str, vocabulary: TaggerVocabulary) -> dict[st
         if "spelling" in columns:
             stored(run, name, {"forms": len(columns["spelling"])})
             same += ["known", "shapes", "forms"]
+        values, series = columns["words"].values, vocabulary.series
+        if series and (
+            values.dtype != np.float32 or values.shape[1:] != (len(series.channels),) or np.isinf(values).any()
+        ):
+            raise ValueError("the values are not those of the channels")
         if len(rows) > 1 or any((columns[name].lengths != columns["words"].lengths).any() for name in same):
             raise ValueError("columns of different lengths")
     return columns
@@ -306,10 +380,30 @@ def tagger_corpus(raw: Corpus, source: SentenceSource, config: TagDataConfig) ->
     return own + raw.with_lines(lambda line: " ".join(split(line)))
 
 
+def check_series_tagger(config: TagConfig, words: Vocabulary | None) -> None:
+    """Refuses settings that only taggers of text have."""
+    wrong = "an encoder of text" if words is not None else "`data.word_column`" if config.data.word_column != "" else ""
+    wrong = wrong or ("`data.task=segments`" if config.data.task == "segments" else "")
+    if wrong:
+        raise WeftError(f"{wrong} is given, and the data are series of numbers", expected="text, or none of it",
+                        hint="`data.input=text`, if they are text")  # fmt: skip
+
+
+def scaled_by(layout: ScaledSeries, sentences: Sequence[TaggedSentence]) -> ScaledSeries:
+    """The field with the means and deviations of some series."""
+    fitted = ScaledSeries.fit([TimeSeries.of(np.array(one.words, np.float64)) for one in sentences])
+    return replace(layout, means=fitted.means, deviations=fitted.deviations)
+
+
 def _open_dev(
-    dev: SentenceSource, config: TagConfig, read: Reading, tags: Sequence[str], notes: list[str]
+    dev: SentenceSource,
+    config: TagConfig,
+    read: Reading,
+    tags: Sequence[str],
+    notes: list[str],
+    series: ScaledSeries | None,
 ) -> tuple[list[TaggedSentence], dict[str, str]]:
-    held = read_like(dev, config.data, read.scheme)
+    held = read_like(dev, config.data, read.scheme, series)
     extra = unknown_tags(held.sentences, tags)
     if extra and config.data.unknown_tags == "refuse":
         raise _unknown_tag(extra, tags, "`data.unknown_tags=count` to count them as wrong")
@@ -327,7 +421,7 @@ def _unknown_tag(found: Mapping[str, str], tags: Sequence[str], hint: str) -> We
     )
 
 
-def _warn_new_words(lexicon: Lexicon, sentences: Sequence[TaggedSentence]) -> None:
+def _warn_new_words(lexicon: TextLexicon, sentences: Sequence[TaggedSentence]) -> None:
     """Reports the words, or of segmented text the characters, that the kept vocabulary lacks."""
     words = Counter(word for sentence in sentences for word in sentence.words)
     ids = lexicon.encode([list(words)])["words"][0]

@@ -18,8 +18,9 @@ from weft.data.column import Column, IntArray
 from weft.engine import NO_DROPOUT, Dropout, Embedded, Part, drop_ids
 from weft.errors import WeftError
 from weft.nn import make_stack
+from weft.nn.channels import ChannelLayer
 from weft.tasks.tag.config import TagModelConfig
-from weft.tasks.tag.lexicon import Lexicon, WordLexicon
+from weft.tasks.tag.lexicon import Lexicon, SeriesLexicon, TextLexicon, WordLexicon
 from weft.tasks.tag.matches import number_of_matches
 
 
@@ -42,12 +43,21 @@ class CharacterInputs(NamedTuple):
     matches: Tensor | None  # (B, T)
 
 
-Inputs = WordInputs | CharacterInputs
+class SeriesInputs(NamedTuple):
+    """A batch of series."""
+
+    ids: Tensor  # (B, T, C): scaled values
+    lengths: Tensor  # (B,)
+
+
+Inputs = WordInputs | CharacterInputs | SeriesInputs
 
 
 def collate(columns: Mapping[str, Column], rows: IntArray) -> Inputs:
     """Builds a batch from the given rows of the columns that a lexicon encodes."""
     ids, lengths = take(columns["words"], rows)
+    if ids.dim() == 3:
+        return SeriesInputs(ids, lengths)
     if "pairs" in columns:
         matches = take(columns["matches"], rows).ids if "matches" in columns else None
         return CharacterInputs(ids, lengths, take(columns["pairs"], rows).ids, matches)
@@ -109,7 +119,7 @@ class CharacterEncoder(nn.Module):
         WeftError: both embedding_dim and bigram_dim are 0.
     """
 
-    def __init__(self, lexicon: Lexicon, config: TagModelConfig) -> None:
+    def __init__(self, lexicon: TextLexicon, config: TagModelConfig) -> None:
         super().__init__()
         assert not isinstance(lexicon, WordLexicon)
         if not config.embedding_dim and not config.bigram_dim:
@@ -135,8 +145,27 @@ class CharacterEncoder(nn.Module):
         return Embedded(parts, drop)
 
 
-def make_encoder(lexicon: Lexicon, config: TagModelConfig) -> WordEncoder | CharacterEncoder:
-    """Builds the encoder of the lexicon's tokens."""
+class SeriesEncoder(nn.Module):
+    """A linear map of the channels of series (B, T, C) -> (B, T, E)."""
+
+    words = None  # no embedding that an encoder of text could give
+
+    def __init__(self, lexicon: SeriesLexicon, config: TagModelConfig) -> None:
+        super().__init__()
+        self.channels = ChannelLayer(len(lexicon.field.channels), config.embedding_dim)
+        self.output_size = self.channels.output_size
+
+    def forward(self, inputs: SeriesInputs, drop: Dropout = NO_DROPOUT) -> Tensor:
+        values = inputs.ids
+        if self.channels.projection is not None:
+            values = values.to(self.channels.projection.weight.device)
+        return drop.apply(self.channels(values))
+
+
+def make_encoder(lexicon: Lexicon, config: TagModelConfig) -> WordEncoder | CharacterEncoder | SeriesEncoder:
+    """Builds the encoder of the lexicon's tokens, or steps."""
+    if isinstance(lexicon, SeriesLexicon):
+        return SeriesEncoder(lexicon, config)
     return WordEncoder(lexicon, config) if isinstance(lexicon, WordLexicon) else CharacterEncoder(lexicon, config)
 
 

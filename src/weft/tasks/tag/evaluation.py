@@ -177,7 +177,7 @@ def tag_metrics(scores: TagScores | WordScores) -> dict[str, float]:
     return {"score": scores.score(), **scores.metrics()}
 
 
-def score_lines(found: TagScores | WordScores) -> Iterator[str]:
+def score_lines(found: TagScores | WordScores, unit: str = "word") -> Iterator[str]:
     """The scores as people read them."""
     if isinstance(found, WordScores):
         yield f"word F1          {found.words.f1:.4f}"
@@ -185,10 +185,10 @@ def score_lines(found: TagScores | WordScores) -> Iterator[str]:
         yield f"recall           {found.words.recall:.4f}"
         hits = found.known, found.unknown
     else:
-        yield f"accuracy         {found.words.accuracy:.4f} of {count_noun(found.words.all.count, 'word')}"
+        yield f"accuracy         {found.words.accuracy:.4f} of {count_noun(found.words.all.count, unit)}"
         hits = found.words.known, found.words.unknown
     for name, one in zip(("known words", "unknown words"), hits, strict=True):
-        if one.count:
+        if one.count and unit == "word":
             yield f"  {name:13}  {one.accuracy:.4f} of {one.count:,}"
     if isinstance(found, WordScores) or found.spans is None:
         return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from weft.errors import WeftError
 from weft.tasks.inspection import ChainView, Inspection, Network, StackUse
 from weft.tasks.mixture import first_member
 from weft.tasks.tag.encoder import collate
-from weft.tasks.tag.lexicon import WordLexicon
+from weft.tasks.tag.lexicon import SeriesLexicon, WordLexicon
 from weft.tasks.tag.model import Tagger, forbid_continuation
 from weft.tasks.tag.predictor import TagPredictor
 from weft.tasks.tag.word_split import make_split
@@ -27,7 +29,11 @@ def inspect_tag(predictor: TagPredictor, text: str) -> Inspection:
     model, lexicon = predictor.model.eval(), predictor.vocabulary.lexicon
     assert isinstance(model, Tagger)
     starts = None
-    if isinstance(lexicon, WordLexicon):
+    steps: Sequence[Any] = ()
+    if isinstance(lexicon, SeriesLexicon):
+        value = lexicon.field.parse(text)
+        words, steps = lexicon.field.names(value), [tuple(step) for step in value.target.tolist()]
+    elif isinstance(lexicon, WordLexicon):
         name = "space" if predictor.unspaced else "word"
         words = tuple(make_split(name, lexicon.count, whole_hyphens=lexicon.whole_hyphens)(text))
     else:
@@ -37,12 +43,13 @@ def inspect_tag(predictor: TagPredictor, text: str) -> Inspection:
     if not words:
         raise WeftError(f"the text {text[:40]!r} has no words", expected="at least one")
     first = np.arange(1)
-    inputs = collate(predictor.vocabulary.encode([words]), first)
+    inputs = collate(predictor.vocabulary.encode([steps or words]), first)
 
     @cache
     @torch.no_grad()
     def embeddings() -> Tensor:
-        return model._encode(inputs).tensor()
+        encoded = model._encode(inputs)
+        return encoded if isinstance(encoded, Tensor) else encoded.tensor()
 
     def logits(x: Tensor) -> Tensor:
         scores: Tensor = model.scores(model.stack(x)[0]) + model.span_start_bias

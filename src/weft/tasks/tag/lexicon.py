@@ -1,10 +1,11 @@
-"""The lexicon of a tagger: ids of words, their shapes and characters; or of the characters and bigrams of a text.
+"""The lexicon of a tagger: ids of words, their shapes and characters, or of characters and bigrams; or channels.
 
 It is stored with the model, so that new text is encoded exactly as the training text was.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,10 @@ from functools import cached_property
 from itertools import pairwise, repeat
 from typing import Any, ClassVar
 
+import numpy as np
+
 from weft.errors import WeftError
+from weft.series import ScaledSeries, TimeSeries
 from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.matches import LONGEST_MATCH, match_ids, own_words
 from weft.text.conll import TaggedSentence
@@ -276,8 +280,45 @@ class CharacterLexicon:
         return cls(data["form"], data["lower"], words, pairs, tuple(data["seen"]), longest)
 
 
-Lexicon = WordLexicon | CharacterLexicon
-LEXICONS: dict[str, type[WordLexicon] | type[CharacterLexicon]] = {
+@dataclass(frozen=True)
+class SeriesLexicon:
+    """The channels of series, whose steps are tagged: the words of a sentence are its steps, a tuple of values each."""
+
+    field: ScaledSeries
+    task: ClassVar[str] = "series"
+    words: ClassVar[Vocabulary] = Vocabulary.build({})  # there are none
+
+    def encode(self, sentences: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """Encodes series as "words", the scaled values (T, C) of each."""
+        return {"words": [self.field.encode(TimeSeries.of(np.array(steps, np.float64))) for steps in sentences]}
+
+    def encode_training(self, sentences: Sequence[TaggedSentence]) -> dict[str, Any]:
+        """Encodes training series."""
+        return self.encode([sentence.words for sentence in sentences])
+
+    def spell(self, columns: Mapping[str, Any], row: int) -> str:
+        """An encoded series as JSON."""
+        return json.dumps(self.field.json_of(self.field.decode(columns["words"][row]))["y"])
+
+    def known(self, sentence: TaggedSentence) -> list[int]:
+        """1 for each step: no values are unknown."""
+        return [1] * len(sentence.words)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"series": self.field.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SeriesLexicon:
+        return cls(ScaledSeries.from_json(data["series"]))
+
+
+TextLexicon = WordLexicon | CharacterLexicon
+Lexicon = TextLexicon | SeriesLexicon
+TEXT_LEXICONS: dict[str, type[WordLexicon] | type[CharacterLexicon]] = {
     "tags": WordLexicon,
     "segments": CharacterLexicon,
+}
+LEXICONS: dict[str, type[WordLexicon] | type[CharacterLexicon] | type[SeriesLexicon]] = {
+    **TEXT_LEXICONS,
+    "series": SeriesLexicon,
 }

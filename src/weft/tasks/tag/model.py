@@ -121,8 +121,8 @@ class Tagger(nn.Module):
         self.scores = nn.Linear(self.stack.output_size, len(tags))
         self.output = OUTPUTS[config.output](len(tags), tag_constraints(tags, scheme))
         # Where every word has its own tag (no spans), the tags give enough training signal.
-        auxiliary = config.neighbour_loss_weight > 0 and scheme is not None
-        targets = min(len(lexicon.words), NEIGHBOURS[lexicon.task])
+        auxiliary = config.neighbour_loss_weight > 0 and scheme is not None and lexicon.task in NEIGHBOURS
+        targets = min(len(lexicon.words), NEIGHBOURS.get(lexicon.task, 0))
         self.neighbour_loss = NeighbourWordLoss(config.hidden_size, targets) if auxiliary else None
         self.neighbour_weight = config.neighbour_loss_weight
         self.register_buffer("span_start_bias", torch.zeros(len(tags)))
@@ -151,7 +151,7 @@ class Tagger(nn.Module):
             total = total + self.neighbour_weight * self.neighbour_loss(lowest, inputs.ids, lengths)
         return Loss(total, sum(lengths.tolist()))
 
-    def _encode(self, inputs: Inputs) -> Embedded:
+    def _encode(self, inputs: Inputs) -> Embedded | Tensor:
         return self.encoder(inputs, self._drop(self.embedding_dropout))  # type: ignore[no-any-return]  # (B, T, E)
 
     def _drop(self, rate: float) -> Dropout:

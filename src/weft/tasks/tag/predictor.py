@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics
 from weft.metrics.tagging import WordScores
 from weft.nn.crf import TagPath
+from weft.series import TimeSeries
+from weft.series.examples import given_series
 from weft.tasks.operation import (
     EvaluationData,
     EvaluationReport,
@@ -227,6 +230,8 @@ class TagPredictor(TaskPredictor):
 
     @property
     def example(self) -> str:
+        if self.vocabulary.series is not None:
+            return json.dumps(self.vocabulary.series.example)
         words = [word for word in self.vocabulary.lexicon.words.tokens if word.isalpha()]
         return ("" if self.task == "segments" else " ").join(words[:6])
 
@@ -251,7 +256,17 @@ class TagPredictor(TaskPredictor):
     @property
     def operations(self) -> Mapping[str, Operation]:
         other = "tag" if self.task == "segments" else "segment"
-        return {name: one for name, one in super().operations.items() if name != other}
+        known = {name: one for name, one in super().operations.items() if name != other}
+        if self.vocabulary.series is None:
+            return known
+        inputs = OperationInputs(
+            "Series, each a JSON list of numbers, or of steps of several channels.",
+            "A file of series: a long table, .ts or arrays.",
+            missing="there is no series to tag",
+            example="weft tag RUN '[[1, 2], [3, 4]]', or weft tag RUN --file series.csv",
+            schema=self.vocabulary.series.schema["properties"]["y"],
+        )
+        return {**known, "tag": replace(known["tag"], inputs=inputs)}
 
     @operation("tag", TEXTS)
     def tag_texts(
@@ -272,6 +287,10 @@ class TagPredictor(TaskPredictor):
         Tags are written as columns: word, tag. A blank line stays blank. A CoNLL-U table is returned with its tag
         column filled in, any other table with a column added, as conlleval reads it.
         """
+        if self.vocabulary.series is not None:
+            for paths in self.n_best(texts, n_best, split=split):
+                yield TextTags(" ".join(paths[0].words), paths, self.vocabulary.scheme is not None, n_best > 1)
+            return
         texts = list(texts)
         if split != "word" and not all(isinstance(text, str) for text in texts):
             raise WeftError("the input is a table, and `split` is for texts", expected="one of the two")
@@ -307,6 +326,12 @@ class TagPredictor(TaskPredictor):
             ),
         ] = None,
     ) -> ReadInputs:
+        if self.vocabulary.series is not None:
+            if columns or column is not None:
+                raise WeftError("`columns` or `column` is given, and the model reads series", expected="neither")
+            if file is None:
+                return super().read_inputs(self.operations[operation.name], texts, None)
+            return ReadInputs(given_series(file, self.vocabulary.series, each_step=True))
         if not columns:
             if column is not None:
                 raise WeftError("there is a `column` without `columns`", expected="a table that has it")
@@ -336,6 +361,7 @@ class TagPredictor(TaskPredictor):
         self._is("tags", "tag", "segment")
         _check_count(n)
         (words, index), output = self._words(texts, split), self.model.output
+        names = self._step_names(words)
 
         def decode(scores: Tensor, lengths: Tensor) -> list[tuple[list[TagPath], IntArray]]:
             """The best tags of each text, and the marginal probability of each tag at each word (T, K)."""
@@ -345,10 +371,10 @@ class TagPredictor(TaskPredictor):
 
         found = iter(self._decode([row for row in words if row], decode))
         results: ResultList[ResultList[TaggedText]] = ResultList(index=index)
-        for row in words:
+        for row, called in zip(words, names, strict=True):
             if row:
                 paths, shares = next(found)
-                results.append(ResultList(self._tagged(row, path, shares) for path in paths))
+                results.append(ResultList(self._tagged(called, path, shares) for path in paths))
             else:
                 results.append(ResultList())
         return results
@@ -366,12 +392,21 @@ class TagPredictor(TaskPredictor):
         return [next(found) if row else np.zeros((0, len(self.tags)), np.float32) for row in words]
 
     def _words(self, texts: Iterable[Any], split: str) -> tuple[list[Sequence[str]], Any]:
-        """The words of each text, none where it is missing, and the index of the texts."""
+        """The words of each text, none where it is missing, and the index of the texts; or steps of series."""
         lexicon = self.vocabulary.lexicon
+        if self.vocabulary.series is not None:
+            if split != "word":
+                raise WeftError("`split` is given, and the model reads series", expected="no `split`")
+            return [SeriesSteps.of(one) for one in given_series(texts, self.vocabulary.series, each_step=True)], None
         assert isinstance(lexicon, WordLexicon)
         cut = make_split(split, lexicon.count, whole_hyphens=lexicon.whole_hyphens)
         found, index = check_sentences(texts, "tag")
         return [cut(text) if isinstance(text, str) else text for text in found], index
+
+    def _step_names(self, words: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+        """What the words of each text are called; the steps of a series by their times."""
+        field = self.vocabulary.series
+        return [field.names(row.series) if field and isinstance(row, SeriesSteps) else row for row in words]
 
     def segment(self, texts: Iterable[Any]) -> ResultList[list[str]]:
         """Segments each text into words. White space always ends a word. A text that is empty or missing has none."""
@@ -456,7 +491,7 @@ class TagPredictor(TaskPredictor):
         return TaggedText(tuple(words), tags, tuple(confidence), math.exp(path.log_prob), spans)
 
     def _is(self, task: str, what: str, other: str) -> None:
-        if self.task != task:
+        if self.task != task and (self.task, task) != ("series", "tags"):
             raise WeftError(
                 f"{self.run.path} was trained for {self.task}, and is to {what}",
                 expected=f"a model trained with data.task={task}",
@@ -478,7 +513,7 @@ class TagPredictor(TaskPredictor):
         config = replace(
             config, invalid_spans="repair", tag_column=column or config.tag_column, strict=strict or config.strict
         )
-        read = read_like(source, config, self.vocabulary.scheme)
+        read = read_like(source, config, self.vocabulary.scheme, self.vocabulary.series)
         strange = unknown_tags(read.sentences, self.tags)
         there = {tag for sentence in read.sentences for tag in sentence.tags}
         if there - {OUTSIDE} <= strange.keys() and strange:  # all O is valid where O is a tag
@@ -561,7 +596,7 @@ class TagPredictor(TaskPredictor):
         record: dict[str, Any] = {"score": found.score(), **found.metrics(), **left_out, "signature": found.signature()}
         if isinstance(found, TagScores) and found.spans is not None:
             record["labels"] = {label: vars(one) | {"f1": one.f1} for label, one in sorted(found.spans.labels.items())}
-        return self.report(record, score_lines(found), notes)
+        return self.report(record, score_lines(found, "word" if self.vocabulary.series is None else "step"), notes)
 
     def evaluate_held_out(self) -> TagScores | WordScores:
         """Evaluates on the run's own held-out sentences."""
@@ -579,6 +614,18 @@ class TagPredictor(TaskPredictor):
     def held_out_statistics(self) -> tuple[ExampleStatistics, ...]:
         columns = load_sentences(self.run, DEV_PART, self.vocabulary)
         return tag_statistics(self.model, self.vocabulary, columns)
+
+
+class SeriesSteps(tuple[Any, ...]):
+    """The steps of a series, a tuple of values each, which stand for the words of a text."""
+
+    series: TimeSeries
+
+    @classmethod
+    def of(cls, series: TimeSeries) -> SeriesSteps:
+        found = cls(map(tuple, series.target.tolist()))
+        found.series = series
+        return found
 
 
 def _check_count(n: int) -> None:

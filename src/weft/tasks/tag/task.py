@@ -1,7 +1,8 @@
-"""The tagging task: tags of words, or word segmentation. How a tagger is trained and loaded."""
+"""The tagging task: tags of words or of steps of series, or word segmentation. How a tagger is trained and loaded."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from weft.cells import State
-from weft.config import from_dict
+from weft.config import auto_settings, from_dict, resolve_auto
 from weft.data.buckets import Buckets, take
 from weft.data.column import IntArray
 from weft.metrics import CROSS_ENTROPY, TAGGING_SCORE
+from weft.tasks.config import EPOCHS_SETTING
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import load_members
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
@@ -33,28 +35,35 @@ from weft.text.corpus import Corpus
 from weft.text.spans import OUTSIDE
 from weft.text.text_field import Text
 from weft.training.build import build_model, load_model
-from weft.training.devices import find_device
+from weft.training.devices import choose_precision, find_device
 from weft.training.gradient_descent import GradientDescent
 from weft.training.loss import Loss
 from weft.training.run import Run
 from weft.training.step import Evaluation
+
+TEXT_EPOCHS = 14
+SERIES_STEPS, SERIES_EPOCH_LIMIT = 400, 100  # a training on series has as many steps at least, but not more epochs
 
 
 class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     """Trains a recurrent model with a CRF to tag the words of a sentence, or to find the words of a text."""
 
     name = "tag"
-    summary = "Train a tagger: it predicts the tag of each word or, with --segment, where words begin and end."
+    summary = (
+        "Train a tagger: it predicts the tag of each word or of each step of a series, or, with --segment, where words "
+        "begin and end."
+    )
     details = "Tags may be parts of speech or any others; spans in BIO, BIOES and similar schemes are detected."
     data_help = (
         "Tagged sentences: CoNLL-U or other columns, CSV, JSON lines, also as .gz or in a .zip, - for standard input, "
-        "or grammar. With --segment: text with spaces between words, or CoNLL-U."
+        "or grammar. With --segment: text with spaces between words, or CoNLL-U. Series: "
+        "a table with a row for each step, with columns of id, time, values and tag."
     )
     dev_help = "Held-out sentences; without it a random part of --data is held out."
     predictors = (TagPredictor,)
     config_class = TagConfig
     encoder_defaults: ClassVar[Mapping[str, Any]] = {}
-    inputs = ("text",)
+    inputs = ("text", "series")
     metric = TAGGING_SCORE
 
     def read(
@@ -91,6 +100,17 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         model.encoder.words.weight.data.copy_(encoder.embedding)
         take_over_stack(model.stack, encoder)
 
+    def choose(self, run: Run, config: TagConfig) -> tuple[TagConfig, str]:
+        config, vocabulary = choose_precision(config), run.decode(TaggerVocabulary.from_json)
+        if EPOCHS_SETTING not in auto_settings(config):
+            return config, ""
+        if vocabulary.series is None:
+            return resolve_auto(config, {EPOCHS_SETTING: TEXT_EPOCHS}), ""
+        lengths = load_sentences(run, TRAIN_PART, vocabulary)["words"].lengths
+        batches = math.ceil(int(lengths.sum()) / config.batch.max_tokens)
+        epochs = min(max(TEXT_EPOCHS, math.ceil(SERIES_STEPS / batches)), SERIES_EPOCH_LIMIT)
+        return resolve_auto(config, {EPOCHS_SETTING: epochs}), f"{epochs} epochs: chosen for {len(lengths):,} series"
+
     def build(self, run: Run, config: TagConfig) -> GradientDescent:
         vocabulary = run.decode(TaggerVocabulary.from_json)
         columns = load_sentences(run, TRAIN_PART, vocabulary)
@@ -121,13 +141,18 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         data = Buckets(lengths, config.batch.max_tokens, config.batch.size, config.train.seed, batch)
         groups = layer_groups(model, [model.stack], model.encoder.words, config.train)
         held_out = None if dev is None else evaluate
-        unit = "word" if vocabulary.lexicon.task == "tags" else "character"
-        held = count_noun(0 if dev is None else len(dev["words"]), "sentence")
+        unit = {"tags": "word", "series": "step"}.get(vocabulary.lexicon.task, "character")
+        noun = "sentence" if vocabulary.series is None else "series"
+        held = count_noun(0 if dev is None else len(dev["words"]), noun)
         description = (
-            f"{count_noun(len(lengths), 'sentence')} of {count_noun(int(lengths.sum()), unit)} to train on, "
+            f"{count_noun(len(lengths), noun)} of {count_noun(int(lengths.sum()), unit)} to train on, "
             f"{held} held out, {count_noun(len(vocabulary.tags), 'tag')}"
             f"{f' in {vocabulary.scheme.name.upper()}' if vocabulary.scheme else ''}, "
-            f"vocabulary of {len(vocabulary.lexicon.words):,}"
+            + (
+                f"vocabulary of {len(vocabulary.lexicon.words):,}"
+                if vocabulary.series is None
+                else count_noun(len(vocabulary.series.channels), "channel")
+            )
         )
         notes = [f"note: {note}" for note in run.reading.get("notes", ())]
         return GradientDescent(

@@ -6,18 +6,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from weft.data.column import Column
-from weft.tasks.tag.lexicon import LEXICONS, Lexicon, Rows
+from weft.series import ScaledSeries
+from weft.tasks.tag.lexicon import LEXICONS, Lexicon, SeriesLexicon
 from weft.text.conll import TaggedSentence
 from weft.text.fields import Tags
 from weft.text.spans import Scheme
 
 
 class TaggerVocabulary(NamedTuple):
-    """The words and tags of a tagger."""
+    """The words and tags of a tagger; the steps of series stand for words."""
 
     lexicon: Lexicon
     tag_field: Tags
+
+    @property
+    def series(self) -> ScaledSeries | None:
+        """The field of series; None of a tagger of text."""
+        return self.lexicon.field if isinstance(self.lexicon, SeriesLexicon) else None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -60,5 +68,7 @@ class TaggerVocabulary(NamedTuple):
         return columns
 
 
-def as_columns(rows: Rows) -> dict[str, Column]:
-    return {name: Column.from_rows(one) for name, one in rows.items()}
+def as_columns(rows: Mapping[str, Any]) -> dict[str, Column]:
+    """Columns of ids, or of the values of series."""
+    return {name: Column.from_rows(one, getattr(one[0], "dtype", np.int32) if one else np.int32)
+            for name, one in rows.items()}  # fmt: skip
