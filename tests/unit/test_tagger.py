@@ -20,7 +20,7 @@ from weft.tasks.tag.augmentation import MentionReplacement
 from weft.tasks.tag.config import TagDataConfig, TagModelConfig
 from weft.tasks.tag.encoder import TokenEmbedding, collate, make_encoder
 from weft.tasks.tag.evaluation import PRIOR_STD, calibrate, evaluate_tagger, evaluate_with_loss
-from weft.tasks.tag.lexicon import LEXICONS
+from weft.tasks.tag.lexicon import TEXT_LEXICONS
 from weft.tasks.tag.model import OUTPUTS, SoftmaxOutput, TaggedBatch, Tagger, forbid_continuation, tag_constraints
 from weft.tasks.tag.neighbours import NeighbourWordLoss
 from weft.tasks.tag.vocabulary import TaggerVocabulary
@@ -42,7 +42,7 @@ def made(task="tags", tags=TAGS, scheme=SCHEMES["bio"], **settings):
     torch.manual_seed(3)
     sentences = [list("".join(words)) if task == "segments" else words for words in WORDS]
     tagged = [TaggedSentence(tuple(words), ("S",) * len(words), "", (1,) * len(words)) for words in sentences]
-    lexicon = LEXICONS[task].build(tagged, TagDataConfig(min_bigram_count=1))
+    lexicon = TEXT_LEXICONS[task].build(tagged, TagDataConfig(min_bigram_count=1))
     model = Tagger(lexicon, tags, scheme, TagModelConfig(**(SMALL | settings)))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -92,7 +92,7 @@ def test_a_sentence_alone_is_what_it_is_in_a_batch(task):
 def test_words_are_told_apart_by_their_spelling():
     """Two words that were never seen have one number, but not one spelling."""
     model, _ = made()
-    lexicon = LEXICONS["tags"].build([TaggedSentence(tuple(w), (), "", ()) for w in WORDS], TagDataConfig())
+    lexicon = TEXT_LEXICONS["tags"].build([TaggedSentence(tuple(w), (), "", ()) for w in WORDS], TagDataConfig())
     columns = {name: Column.from_rows(rows) for name, rows in lexicon.encode([["tac", "slab"]]).items()}
     inputs = collate(columns, np.array([0]))
     assert inputs.ids.tolist() == [[0, 0]]
@@ -106,9 +106,9 @@ def test_words_are_told_apart_by_their_spelling():
 def test_runs_without_matches_are_read():
     """A lexicon that looks up no words, and the columns that it encoded."""
     sentences = [TaggedSentence(tuple(words), ("S",) * len(words), "", ()) for words in WORDS]
-    saved = LEXICONS["segments"].build(sentences, TagDataConfig()).to_json()
+    saved = TEXT_LEXICONS["segments"].build(sentences, TagDataConfig()).to_json()
     saved["match_length"] = 0
-    old = LEXICONS["segments"].from_json(saved)
+    old = TEXT_LEXICONS["segments"].from_json(saved)
     columns = {name: Column.from_rows(rows) for name, rows in old.encode(WORDS).items()}
     assert "matches" not in columns
     model = Tagger(old, TAGS, SCHEMES["bio"], TagModelConfig(**SMALL))
@@ -230,9 +230,9 @@ def test_something_must_be_read(task):
 
 
 def test_readers_say_how_wide_they_are():
-    for task in LEXICONS:
+    for task in TEXT_LEXICONS:
         model, columns = made(task)
-        found = make_encoder(LEXICONS[task].build([], TagDataConfig()), TagModelConfig(**SMALL))
+        found = make_encoder(TEXT_LEXICONS[task].build([], TagDataConfig()), TagModelConfig(**SMALL))
         assert (
             model.encoder(collate(columns, np.array([0]))).shape[-1] == model.encoder.output_size == found.output_size
         )
@@ -252,7 +252,7 @@ def balanced(output="crf", strange=()):
     model, columns = made(output=output, tags=KINDS)
     columns["tags"] = Column.from_rows(SPANS)
     knowledge = TaggerVocabulary(
-        LEXICONS["tags"].build([], TagDataConfig()), Tags(KINDS, SCHEMES["bio"], tuple(strange))
+        TEXT_LEXICONS["tags"].build([], TagDataConfig()), Tags(KINDS, SCHEMES["bio"], tuple(strange))
     )
     model.scores.bias.data[0] += 2.0
     model.span_start_bias.fill_(9.0)  # of an earlier evaluation
@@ -283,7 +283,7 @@ def test_a_lean_is_not_fitted_to_tags_that_training_lacks():
     assert some.span_start_bias[1] > 0
     assert not some.span_start_bias.allclose(balanced()[0].span_start_bias)
     every = TaggerVocabulary(
-        LEXICONS["tags"].build([], TagDataConfig()), Tags(("O",), SCHEMES["bio"], ("B-Z", "I-Z", "B-Q", "I-Q"))
+        TEXT_LEXICONS["tags"].build([], TagDataConfig()), Tags(("O",), SCHEMES["bio"], ("B-Z", "I-Z", "B-Q", "I-Q"))
     )
     calibrate(some, every, columns)
     assert not some.span_start_bias.any(), "there is nothing to begin"
@@ -295,7 +295,9 @@ def test_the_held_out_loss_is_that_of_the_sentences_with_known_tags(output):
     model, columns = made(tags=KINDS, output=output, neighbour_loss_weight=0.0)
     columns["known"] = Column.from_rows([1] * len(words) for words in WORDS)
     columns["tags"] = Column.from_rows(SPANS)
-    vocabulary = TaggerVocabulary(LEXICONS["tags"].build([], TagDataConfig()), Tags(KINDS, SCHEMES["bio"], ("B-Z",)))
+    vocabulary = TaggerVocabulary(
+        TEXT_LEXICONS["tags"].build([], TagDataConfig()), Tags(KINDS, SCHEMES["bio"], ("B-Z",))
+    )
     model.eval()
     scores, cross_entropy = evaluate_with_loss(model, vocabulary, columns)
     assert scores == evaluate_tagger(model, vocabulary, columns)

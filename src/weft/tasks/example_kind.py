@@ -45,9 +45,6 @@ def choose_input(source: Any, data: ExamplesConfig) -> str:
     return TEXT_EXAMPLES
 
 
-EXAMPLE_STEPS = 4
-
-
 def _is_values(value: Any) -> bool:
     while isinstance(value, list | tuple) and value:
         value = value[0]
