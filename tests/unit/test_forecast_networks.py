@@ -228,6 +228,19 @@ def test_paths_go_on_beyond_the_horizon():
     assert long.shape[1] == 3 * HORIZON
 
 
+def test_a_time_limit_gives_fewer_epochs_and_a_resume_keeps_them(tmp_path):
+    settings = {**SMALL, "model.kind": "direct", "train.epochs": 2000, "train.minutes": 0.02}
+    training = weft.start_forecast(waves(), tmp_path / "run", settings)
+    for step in training.trainer.run():
+        if step.number == 2:
+            training.trainer.save()
+            break
+    again = weft.resume_forecast(tmp_path / "run")
+    assert again.trainer.phase.steps(again.trainer.progress) == step.total < 1000
+    assert [step.number for step in again.steps()][-1] == step.total
+    assert np.isfinite(weft.load(tmp_path / "run").evaluate()["mase"])
+
+
 def test_an_own_cell(tmp_path):
     class Slow(RNNCell):
         def step(self, x_proj, state):

@@ -90,6 +90,10 @@ class ForecastTrainConfig(Settings):
     seed: int = setting(1, "random seed", low=0, fixed=True, option="--seed")
     epochs: int = setting(AUTO, "epochs of 50 batches of a network; auto: by the amount of data", low=1, auto=True,
                           fixed=True, option="--epochs")  # fmt: skip
+    minutes: float = setting(
+        0.0, "time limit in minutes, for which networks have fewer epochs; 0: no limit", low=0, fixed=True,
+        option="--minutes",
+    )  # fmt: skip
     learning_rate: float = setting(0.004, "peak learning rate of a network", low=0, fixed=True,
                                    option="--learning-rate")  # fmt: skip
     slices: int = setting(

@@ -8,6 +8,7 @@ windows; the one that was evaluated is stored beside it.
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -53,6 +54,7 @@ from weft.tasks.forecast.model import (
 )
 from weft.tasks.forecast.network import NetworkForm, SeriesNetwork
 from weft.tasks.forecast.network_fitting import NetworkFitting, NetworkPlan, first_windows, stages_of
+from weft.training.distributed import current_workers
 from weft.training.loss import MeanLoss
 from weft.training.run import with_prefix
 from weft.training.step import Evaluation, Progress
@@ -62,6 +64,7 @@ MOST_SERIES = 2000  # that held-out windows are forecast of; of more, some drawn
 ENOUGH = 30  # held-out windows: of few series several are taken
 MOST_WINDOWS, SERIES_FOLDS, FEW_SERIES = 8, 5, 10
 FEWEST_WINDOWS = 300  # to train a network on, where there are other forecasters
+NETWORK_SHARE = 0.8  # of a time limit: when networks end
 OWN, HELD = "own.", "held."  # begin the names of the tensors of the model, and of the one that was evaluated
 
 
@@ -159,6 +162,7 @@ class Fitting(ForecastPhase):
         evaluates: whether the last window evaluates; otherwise there are held-out data of their own.
         lags: the number of last values of the linear maps; 0: chosen.
         plan: how networks are made and trained, where there are any.
+        minutes: a time limit, for which networks have fewer epochs; 0: none.
     """
 
     epochs, report_every, save_seconds = 1, 1, 5.0
@@ -175,6 +179,7 @@ class Fitting(ForecastPhase):
         evaluates: bool,
         lags: int = 0,
         plan: NetworkPlan | None = None,
+        minutes: float = 0.0,
     ) -> None:
         self.rows, self.horizon, self.season, self.names, self.lags = rows, horizon, season, tuple(names), lags
         numbers = np.arange(len(rows.targets))
@@ -185,7 +190,8 @@ class Fitting(ForecastPhase):
         self.forecasts: dict[str, Array] = {}  # (W, N, H, Q) of the held-out windows by name
         self.maps: dict[str, tuple[LinearMap, LinearMap]] = {}  # that of the run, and the one that is evaluated
         self.networks: dict[str, tuple[SeriesNetwork, SeriesNetwork]] = {}
-        self.plan = plan
+        self.plan, self.limit = plan, 60 * minutes
+        self.planned = not minutes  # whether the epochs of networks are those that the limit allows
         self.names = tuple(name for name in names if not _is_network(name) or self._has_windows(name))
         if not self.names:
             longest = max(len(row) for row in rows.targets)
@@ -251,8 +257,13 @@ class Fitting(ForecastPhase):
             self._fit_map(note)
             errors = held_out.errors(medians(self.forecasts[note]))
         elif number < len(maps) + len(networks) * epochs:
-            note = networks[(number - len(maps)) // epochs]
-            return Update(self._train_network(note), 1, stop=stop, note=note)
+            place = (number - len(maps)) // epochs
+            note, began = networks[place], time.perf_counter()
+            loss = self._train_network(note)
+            if not self.planned:
+                left = self.limit * NETWORK_SHARE - progress.seconds
+                self._plan_epochs(left / (len(networks) - place), time.perf_counter() - began)
+            return Update(loss, 1, stop=stop, note=note)
         else:
             window = number - len(maps) - len(networks) * epochs
             self._forecast_baselines(window)
@@ -356,6 +367,16 @@ class Fitting(ForecastPhase):
                 self.networks[name] = network, self.networks[name][1]
                 self.training = None
         return loss
+
+    def _plan_epochs(self, left: float, seconds: float) -> None:
+        """Gives networks as many epochs as fit into the seconds left for each, of which the first epoch took some."""
+        assert self.plan is not None
+        assert self.training is not None
+        epochs = self.plan.epochs
+        fitting = int(current_workers().first(left / max(seconds, 1e-9) * epochs / self._network_epochs))
+        self.plan = self.plan._replace(epochs=min(epochs, max(2, fitting)))  # one is done
+        self.training.stages = stages_of(self.held_out.windows, self.held_out.evaluating, self.plan.epochs)
+        self.planned = True
 
     def _rows_of(self, name: str) -> SeriesRows:
         """The series that a network is trained on: those on logarithms are positive."""
@@ -463,6 +484,8 @@ class Fitting(ForecastPhase):
             own, content = self.training.state()
             training = {"name": self.training.name, **content}
             tensors |= {f"training.{part}": tensor for part, tensor in own.items()}
+        epochs = 0 if self.plan is None else self.plan.epochs
+        training |= {"epochs": epochs, "planned": self.planned}
         joined = self.joined is not None
         return tensors, {"maps": maps, "networks": networks, "training": training, "joined": joined}
 
@@ -495,7 +518,10 @@ class Fitting(ForecastPhase):
                 for version in range(2)
             ]
             self.networks[name] = restored[0], restored[1]
-        if metadata["training"]:
+        if self.plan is not None:
+            self.plan = self.plan._replace(epochs=int(metadata["training"]["epochs"]))
+            self.planned = bool(metadata["training"]["planned"])
+        if "name" in metadata["training"]:
             self.training = self._new_training(metadata["training"]["name"])
             self.training.restore(with_prefix(tensors, "training."), metadata["training"])
         if metadata["joined"]:

@@ -23,7 +23,7 @@ from weft.tasks.forecast.model import (
     ForecastModel,
     SeriesRows,
 )
-from weft.tasks.forecast.network_fitting import plan_networks
+from weft.tasks.forecast.network_fitting import COUNTS, STEPWISE, plan_networks
 from weft.training.step import Progress
 
 
@@ -52,10 +52,18 @@ def _fitting(names: Sequence[str], rows: SeriesRows, config: ForecastConfig, eva
     model = config.model
     lags = max(0, model.lags)
     plan = plan_networks(rows, config) if any(name.removeprefix(LOG_PREFIX) in NETWORKS for name in names) else None
-    if model.distribution == "negative-binomial":  # of counts, not of their logarithms
+    if model.distribution == COUNTS and model.kind in STEPWISE:  # not of logarithms
         names = [name for name in names if not name.startswith(LOG_PREFIX)]
     return Fitting(
-        rows, model.horizon, model.season, names, seed=config.train.seed, evaluates=evaluates, lags=lags, plan=plan
+        rows,
+        model.horizon,
+        model.season,
+        names,
+        seed=config.train.seed,
+        evaluates=evaluates,
+        lags=lags,
+        plan=plan,
+        minutes=config.train.minutes,
     )
 
 

@@ -28,7 +28,8 @@ from weft.training.run import with_prefix
 from weft.training.step import Progress
 
 EPOCH_BATCHES = 50
-EPOCH_WINDOWS, FEWEST_EPOCHS, LIMIT_OF_EPOCHS = 5000, 4, 60  # windows of the data for each epoch
+COUNTS, STEPWISE = "negative-binomial", ("recurrent", "ar")  # a distribution, and the kinds that have one
+EPOCH_WINDOWS, FEWEST_EPOCHS, LIMIT_OF_EPOCHS = 4000, 2, 60  # windows of the data for each epoch
 FEW_WINDOWS, FEW_UNITS, MANY_UNITS = (
     20_000,
     32,
@@ -172,7 +173,7 @@ def plan_networks(rows: SeriesRows, config: ForecastConfig) -> NetworkPlan:
 def _check_settings(rows: SeriesRows, config: ForecastConfig) -> None:
     if config.model.hidden_size == 0 and config.model.kind != "ar":
         raise WeftError("model.hidden_size is 0", expected="1 or more; only `model.kind=ar` has none as a linear map")
-    if config.model.distribution == "negative-binomial":
+    if config.model.distribution == COUNTS and config.model.kind in STEPWISE:
         for row in rows.targets:
             values = row[np.isfinite(row)]
             if (values < 0).any() or (values != np.round(values)).any():
