@@ -1,4 +1,4 @@
-"""Makes the pictures of look.md, gradients.md and ladder-lesson.md from small real runs: `make pictures`.
+"""Makes the pictures of look.md, forecast.md, gradients.md and ladder-lesson.md from small real runs: `make pictures`.
 
 python docs/pictures.py [FOLDER]     FOLDER keeps the runs; those that are there are not trained again
 """
@@ -81,6 +81,18 @@ def save(name: str, figure: Figure) -> None:
     print(f"{name}.svg  {len(svg.encode()):,} bytes", file=sys.stderr)
 
 
+def monthly_forecaster(folder: Path) -> object:
+    """A run on generated series of a trend, a yearly wave and noise."""
+    if not folder.exists():
+        random, months = np.random.default_rng(4), np.arange(96)
+        values = 100 + 0.6 * months + 20 * np.sin(months * np.pi / 6) + random.normal(0, 6, (8, 96))
+        dates = np.datetime_as_string(np.datetime64("2017-01") + months, "M")
+        names = np.repeat([f"shop {number}" for number in range(1, 9)], 96)
+        table = {"unique_id": names.tolist(), "ds": np.tile(dates, 8).tolist(), "y": values.ravel()}
+        weft.train_forecast(table, folder, {"model.kind": "linear"}, horizon=18, progress=False)
+    return weft.load(folder)
+
+
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     start, trained = {}, {}
@@ -123,6 +135,7 @@ def main(folder: Path) -> None:
     save("hmm-states", posterior[2])
     save("evidence", probes.evidence(others["classify"], "the old king sees a dog .").figures()[1])
     save("confusion", probes.confusion(others["tag"]).figures()[0])
+    save("forecast", probes.forecast(monthly_forecaster(folder / "forecast"), steps=60).figures()[0])
     save("tags", probes.posterior(others["tag"], "the old king sees a dog .").figures()[0])
 
 

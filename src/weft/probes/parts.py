@@ -12,7 +12,7 @@ from weft.training.run import Run
 # What a run without a part is said to have or do, and the tasks whose runs have it.
 PARTS = {
     "scores": ("predicts no tokens", "lm, ngram, hmm, fill"),
-    "network": ("has no recurrent layers", "lm, fill, classify, tag, translate"),
+    "network": ("has no recurrent layers", "lm, fill, classify, tag, translate, forecast"),
     "attention": ("has no attention", "translate with attention, classify"),
     "search": ("has no beam search", "lm, ngram, hmm, translate"),
     "chain": ("has no chain of hidden states", "hmm, tag"),

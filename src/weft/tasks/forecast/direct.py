@@ -68,18 +68,27 @@ class DirectNetwork(SeriesNetwork):
     def loss(self, batch: SeriesWindows) -> Loss:
         return pinball_loss(self.quantiles(batch), batch.targets, batch.known)
 
+    def read(self, batch: SeriesWindows) -> Tensor:
+        """The inputs (B, S, U) of the recurrent layer: S segments of the lags."""
+        rows, size = len(batch.lags), self.segment * self.segments
+        parts = [part[:, -size:].reshape(rows, self.segments, self.segment) for part in (batch.lags, 1 - batch.seen)]
+        return torch.relu(self.embedding(torch.cat(parts, -1)))
+
     def quantiles(self, batch: SeriesWindows) -> Tensor:
-        form, rows = self.form, len(batch.lags)
+        return self.quantiles_after(self.read(batch), batch)
+
+    def quantiles_after(self, segments: Tensor, batch: SeriesWindows) -> Tensor:
+        """The quantiles (B, H, Q) after segments (B, S, U) of these windows."""
+        form, rows = self.form, len(segments)
         linear = batch.lags @ self.map[:, : form.lags].T + self.map[:, form.lags]  # (B, H)
         if form.features:
             linear = linear + torch.einsum("bhe,he->bh", batch.inputs, self.map[:, form.lags + 1 :])
-        size = self.segment * self.segments
-        parts = [part[:, -size:].reshape(rows, self.segments, self.segment) for part in (batch.lags, 1 - batch.seen)]
-        outputs, _ = self.stack(torch.relu(self.embedding(torch.cat(parts, -1))))
+        outputs, _ = self.stack(segments)
         last = self.dropout(outputs[:, -1])
         corrections = self.head(last).view(rows, form.horizon, -1)
         if form.features:
-            each = torch.cat([last[:, None].expand(-1, form.horizon, -1), batch.inputs], -1)
+            inputs = batch.inputs.expand(rows, -1, -1)
+            each = torch.cat([last[:, None].expand(-1, form.horizon, -1), inputs], -1)
             corrections = corrections + self.mixed_head(torch.relu(self.mixed(each)))
         quantiles: Tensor = (batch.naive + linear)[..., None] + corrections
         return quantiles

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from weft.errors import WeftError, short_repr, unknown_name
+from weft.metrics.forecast import QUANTILE_LEVELS
 from weft.series import SeriesSet
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.calibration import MEDIAN, quantile_at
 from weft.tasks.forecast.data import rows_of
+from weft.tasks.forecast.direct import DirectNetwork
 from weft.tasks.forecast.linear import Array
-from weft.tasks.forecast.model import ForecastModel, SeriesRows, baseline_quantiles, medians, within_range
+from weft.tasks.forecast.model import ForecastModel, SeriesRows, baseline_quantiles, by_map, medians, within_range
+from weft.tasks.forecast.network import SeriesNetwork, batch_at, panel_of
 from weft.tasks.forecast.predictor import ForecastPredictor, parse_levels
-from weft.tasks.inspection import SeriesView
+from weft.tasks.forecast.recurrent import RecurrentNetwork
+from weft.tasks.inspection import Inspection, Network, SeriesView, StackUse
 from weft.text.corpus import Document
 
 LEAST_SHOWN = 40  # steps of history, if there are as many
@@ -104,6 +111,64 @@ def view_series(
         _weights(predictor),
         _earlier(predictor, row, shown),
         predictor.forecasts(found if all_series else chosen, horizon, levels).columns(),
+    )  # fmt: skip
+
+
+def inspect_forecast(predictor: ForecastPredictor, text: str) -> Inspection:
+    """The forecast of a series, and the recurrent network of the largest weight, if there is one."""
+    series = partial(view_series, predictor, text)
+    model = predictor.model
+    names = [name for name in _weights(predictor) if isinstance(model, ForecastModel) and name in model.networks]
+    recurrent = [name for name in names if hasattr(_networks(predictor)[name], "stack")]
+    if not recurrent:
+        return Inspection(series=series, missing={"network": "combines forecasters without recurrent layers"})
+    return Inspection(series=series, network=partial(_view_network, predictor, text, recurrent[0]))
+
+
+def _networks(predictor: ForecastPredictor) -> Mapping[str, SeriesNetwork]:
+    return predictor.model.networks if isinstance(predictor.model, ForecastModel) else {}
+
+
+def _view_network(predictor: ForecastPredictor, text: str, name: str) -> Network:
+    """The network on the first series of a text: its steps are named by their times."""
+    found = read_text(predictor, text)
+    one = found.series[0]
+    row = rows_of([one]).at([0])
+    kind = next(iter(by_map(name, row.targets, _networks(predictor))), None)
+    if kind is None:
+        raise WeftError(f"{one.id or 'the series'} has no value", expected="a series of numbers")
+    network = _networks(predictor)[kind].eval()
+    panel = panel_of(row, network.form)
+    batch = batch_at(panel, panel.ends)
+    lags = network.form.lags
+    past = found.time_format.write(one.frequency.range(one.start, lags, first=len(one) - lags))
+    if isinstance(network, DirectNetwork):
+        size = network.segment
+        times = tuple(past[lags - size * network.segments :: size])
+        future = tuple(found.time_format.write(one.future_times(network.form.horizon)))
+        return Network(
+            times,
+            network.read(batch).detach(),
+            lambda x: network.quantiles_after(x, batch),
+            future,
+            (MEDIAN,) * len(future),
+            tuple(f"{level:.1%}" for level in QUANTILE_LEVELS),
+            {"segments": StackUse(network.stack, times)},
+            losses=lambda quantiles: quantiles[..., MEDIAN],  # there is no true value yet: what is forecast
+        )
+    assert isinstance(network, RecurrentNetwork)
+    x = network.inputs(batch, batch.lags, batch.seen).detach()
+    steps = x.shape[1]
+    values, seen, scales = batch.lags[:, -steps:], batch.seen[:, -steps:], batch.scales.float()[:, None]
+
+    def losses(parameters: Tensor) -> Tensor:
+        return seen * network.distribution.losses(parameters, values, batch.offsets[:, None], scales)
+
+    times = tuple(past[-steps:])
+    parameters = tuple(f"parameter {number}" for number in range(1, network.distribution.size + 1))
+    return Network(
+        times, x, lambda inputs: network.parameters_of(inputs, None)[0], times, (0,) * steps, parameters,
+        {"stack": StackUse(network.stack, times)}, losses=losses,
     )  # fmt: skip
 
 

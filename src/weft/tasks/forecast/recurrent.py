@@ -56,13 +56,13 @@ class StepNetwork(SeriesNetwork):
     def loss(self, batch: SeriesWindows) -> Loss:
         values = torch.cat([batch.lags, torch.where(batch.known, batch.targets, 0.0)], 1)
         seen = torch.cat([batch.seen, batch.known.float()], 1)
-        parameters, _ = self.parameters_of(self._inputs(batch, values, seen), None)
+        parameters, _ = self.parameters_of(self.inputs(batch, values, seen), None)
         parameters = parameters[:, -batch.horizon :]
         scales = batch.scales.float()[:, None]
         losses = self.distribution.losses(parameters, values[:, -batch.horizon :], batch.offsets[:, None], scales)
         return Loss(torch.where(batch.known, losses, 0.0).sum(), int(batch.known.sum()))
 
-    def _inputs(self, batch: SeriesWindows, values: Tensor, seen: Tensor) -> Tensor:
+    def inputs(self, batch: SeriesWindows, values: Tensor, seen: Tensor) -> Tensor:
         """The inputs (B, T, I) of the last T steps, from values and masks (B, .) up to them: those that have all."""
         steps, reach = values.shape[1], max(self.earlier)
         masked = values * seen
@@ -74,7 +74,7 @@ class StepNetwork(SeriesNetwork):
         rows, reach = len(batch.lags), max(self.earlier)
         state: State = None
         if batch.lags.shape[1] > reach:
-            _, state = self.hidden(self._inputs(batch, batch.lags, batch.seen), None)
+            _, state = self.hidden(self.inputs(batch, batch.lags, batch.seen), None)
         first, second = _uniforms(batch.horizon)
         # (B, S, reach) the last values of each path; then as rows of one batch
         past, seen = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from weft.tasks.forecast.data import (
     stored_set,
 )
 from weft.tasks.forecast.fitting import HELD, OWN, ForecastPhase
-from weft.tasks.forecast.inspection import view_series
+from weft.tasks.forecast.inspection import inspect_forecast
 from weft.tasks.forecast.kinds import FORECAST_KINDS
 from weft.tasks.forecast.predictor import ForecastPredictor
 from weft.tasks.inspection import Inspection
@@ -108,7 +107,7 @@ class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
         return ForecastPredictor(run, models[0], models[1], layout)
 
     def inspect(self, predictor: ForecastPredictor, text: str) -> Inspection:
-        return Inspection(series=partial(view_series, predictor, text))
+        return inspect_forecast(predictor, text)
 
 
 TASK = ForecastTask()
