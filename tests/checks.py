@@ -1070,7 +1070,7 @@ def check_probes(
     """
     from weft import probes
 
-    read, flow, connect = read or probes.read_activations, flow or probes.flow, connect or probes.connect
+    read, flow, connect = read or probes.activations, flow or probes.gradient_flow, connect or probes.connectivity
     check_activations(network, read(network), recombine, initial=initial, atol=atol)
     check_influence(network, connect, atol=atol)
     found = flow(network)

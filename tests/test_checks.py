@@ -34,7 +34,7 @@ from weft.cells import (
 from weft.decoding import beam_search
 from weft.metrics import Likelihood
 from weft.nn import Bidirectional, Recurrent, Stack, make_stack, map_state
-from weft.probes import connect, flow, read_activations
+from weft.probes import activations, connectivity, gradient_flow
 from weft.tasks.inspection import Network, StackUse
 
 
@@ -936,13 +936,13 @@ def test_probes_of_a_custom_cell():
 
 
 def swapped_gates(network):
-    found = read_activations(network)
+    found = activations(network)
     return replace(found, layers=tuple(replace(one, gates={**one.gates, "i": one.gates["f"]}) for one in found.layers))
 
 
 def late_states(network):
     """Off by one in time: the state before each step."""
-    found = read_activations(network)
+    found = activations(network)
     return replace(
         found,
         layers=tuple(
@@ -954,7 +954,7 @@ def late_states(network):
 
 def changed_flow(change):
     def mutant(network):
-        found = flow(network)
+        found = gradient_flow(network)
         layers = tuple(
             replace(one, states={name: change(values) for name, values in one.states.items()}) for one in found.layers
         )
@@ -969,7 +969,7 @@ def detached_gradient(values):
 
 
 def detached_influence(network, **given):
-    found = connect(network, **given)
+    found = connectivity(network, **given)
     kept = np.eye(len(network.predictions), len(network.tokens))[list(found.predictions)]
     return replace(found, influence=found.influence * kept)
 

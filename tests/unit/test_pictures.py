@@ -204,7 +204,7 @@ def test_gates_are_named_by_their_labels():
     stacks = {"s": StackUse(stack, tokens)}
     logits = lambda x: stack(x)[0][:, :-1]  # noqa: E731
     network = Network(tokens, torch.randn(1, 3, 3), logits, tokens[1:], (0, 1), tokens, stacks)
-    found = probes.read_activations(network)
+    found = probes.activations(network)
     labels = {"h": "hidden state", "f": "forget gate"}
     (layer,) = found.to_dict()["layers"]
     assert list(layer["gates"]) == ["f", "u"]
@@ -216,7 +216,7 @@ def test_gates_are_named_by_their_labels():
     assert text.title == f"Forget gate f of unit 2, {where}"
     with pytest.raises(WeftError, match="there is no gate 'x'; expected one of: f, u"):
         found.gate_figures(gate="x")
-    flow = probes.flow(network)
+    flow = probes.gradient_flow(network)
     assert flow.layers[0].labels == labels
     curves, heat_map, _ = flow.figures()
     assert [curve.name for curve in curves.curves] == ["hidden state h"]

@@ -25,18 +25,18 @@ confusion        how often each label was predicted for each true label
 probe_texts      a probe on a batch of texts
 summarize_run, metric_curves, compare_run_results    runs side by side
 
-The same functions for a network that is at hand, without a run, take a `weft.tasks.inspection.Network`:
-`read_activations`, `flow`, `connect`. Layers and units are numbered from 0, as in torch.
+What looks at layers takes a network that is at hand, too, in the place of a run: a `weft.tasks.inspection.Network`.
+Layers and units are numbered from 0, as in torch.
 """
 
-from weft.probes.activations import Activations, LayerActivations, activations, read_activations
+from weft.probes.activations import Activations, LayerActivations, activations
 from weft.probes.attention import Attention, BeamSearch, attention, beam
 from weft.probes.batch import ProbeBatch, probe_texts
 from weft.probes.confusion import ConfusionMatrix, confusion
-from weft.probes.connectivity import Connectivity, connect, connectivity, integrated_gradients
+from weft.probes.connectivity import Connectivity, connectivity, integrated_gradients
 from weft.probes.evidence import Evidence, evidence
 from weft.probes.forecast import Forecast, forecast
-from weft.probes.gradient_flow import GradientFlow, LayerGradients, flow, flow_by_autograd, gradient_flow
+from weft.probes.gradient_flow import GradientFlow, LayerGradients, flow_by_autograd, gradient_flow
 from weft.probes.jacobian import GradientTerms, StepJacobians, gradient_terms, step_jacobians
 from weft.probes.laid_over import SurprisalComparison, compare_surprisal
 from weft.probes.posterior import Posterior, posterior
@@ -81,12 +81,10 @@ __all__ = [
     "compare_run_results",
     "compare_surprisal",
     "confusion",
-    "connect",
     "connectivity",
     "correlate_units",
     "evidence",
     "find_runs",
-    "flow",
     "flow_by_autograd",
     "forecast",
     "gradient_flow",
@@ -95,7 +93,6 @@ __all__ = [
     "metric_curves",
     "posterior",
     "probe_texts",
-    "read_activations",
     "select_units",
     "step_jacobians",
     "summarize_run",

@@ -24,7 +24,6 @@ from weft.probes.layers import (
 from weft.probes.parts import get_network
 from weft.probes.registry import Probe
 from weft.probes.result import ProbeResult, rows_by_step, to_array
-from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
 
 OnlyUnit = Annotated[int | None, Option("Only this unit, from 0.", 0)]
@@ -139,14 +138,14 @@ class Activations(ProbeResult):
 
 
 def activations(
-    model: Any, text: str, *, stack: OnlyStack = None, layer: OnlyLayer = None, direction: OnlyDirection = None
+    model: Any, text: str = "", *, stack: OnlyStack = None, layer: OnlyLayer = None, direction: OnlyDirection = None
 ) -> Activations:
     """The gates and states of every layer and direction, of our own cells and of custom ones.
 
     Memory: 8 bytes for each of T tokens, H units and (gates + states) of each layer.
 
     Args:
-        model: A loaded run: `weft.load("runs/mine")`.
+        model: A loaded run, `weft.load("runs/mine")`, or a `weft.tasks.inspection.Network`, which has read its text.
         text: The text that the model reads.
         stack: Only the stack of this name: "encoder", "decoder", ...
         layer: Only this layer, from 0 (the lowest) or counted from the top: -1.
@@ -155,16 +154,8 @@ def activations(
     Raises:
         WeftError: The model has no recurrent layers, or there is no such stack, layer or direction.
     """
-    return read_activations(get_network(model, text), stack=stack, layer=layer, direction=direction)
-
-
-def read_activations(
-    network: Network, *, stack: str | None = None, layer: int | None = None, direction: str | None = None
-) -> Activations:
-    """`activations` of a network that is at hand."""
-    names = find_layers(network, stack, layer, direction)
-    found = []
-    for name, run in record_layers(network, names).items():
+    network, found = get_network(model, text), []
+    for name, run in record_layers(network, find_layers(network, stack, layer, direction)).items():
         gates, states = (
             {key: to_array(value) for key, value in part._asdict().items()} for part in (run.gates, run.states)
         )

@@ -77,7 +77,7 @@ class Connectivity(ProbeResult):
 
 def connectivity(
     model: Any,
-    text: str,
+    text: str = "",
     *,
     method: Annotated[Literal["gradient", "integrated"], Option("gradient or integrated.")] = "gradient",
     predictions: Sequence[int] | None = None,
@@ -86,7 +86,7 @@ def connectivity(
     """The influence of each token on each prediction.
 
     Args:
-        model: A loaded run with recurrent layers.
+        model: A loaded run with recurrent layers, or a `weft.tasks.inspection.Network`, which has read its text.
         text: The text that the model reads.
         method: "gradient" for gradient norms, "integrated" for integrated gradients.
         predictions: The numbers of the predictions, negative ones counted from the end. Without it all of them, or the
@@ -100,13 +100,7 @@ def connectivity(
         raise WeftError(
             f"the method is {method!r} with {points} points", expected=f"one of {METHODS}, 1 or more points"
         )
-    return connect(get_network(model, text), method=method, predictions=predictions, points=points)
-
-
-def connect(
-    network: Network, *, method: str = GRADIENT, predictions: Sequence[int] | None = None, points: int | None = None
-) -> Connectivity:
-    """`connectivity` of a network that is at hand."""
+    network = get_network(model, text)
     numbers = choose_predictions(network, predictions)
     points = points or default_points(network)
     rows = points if method == INTEGRATED else 1

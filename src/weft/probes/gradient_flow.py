@@ -143,24 +143,20 @@ class GradientFlow(ProbeResult):
         return [*figures, text]
 
 
-def gradient_flow(model: Any, text: str, *, predictions: Sequence[int] | None = None) -> GradientFlow:
+def gradient_flow(model: Any, text: str = "", *, predictions: Sequence[int] | None = None) -> GradientFlow:
     """The norm of dL_t/dh_s for predictions t and all steps s, per layer, per part of the state, and per gate.
 
     Memory: 8 bytes for each prediction, token, layer and (gate or part of the state).
 
     Args:
-        model: A loaded run.
+        model: A loaded run, or a `weft.tasks.inspection.Network`, which has read its text.
         text: The text that the model reads.
         predictions: The numbers of the predictions, negative ones counted from the end; without it, all.
 
     Raises:
         WeftError: The model has no recurrent layers, or there is no such prediction.
     """
-    return flow(get_network(model, text), predictions=predictions)
-
-
-def flow(network: Network, *, predictions: Sequence[int] | None = None) -> GradientFlow:
-    """`gradient_flow` of a network that is at hand."""
+    network = get_network(model, text)
     numbers = choose_predictions(network, predictions)
     return flow_by_autograd(network, numbers) if network.readout is None else sweep(network, numbers)[0]
 

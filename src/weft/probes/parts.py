@@ -62,6 +62,9 @@ def get_part(model: Any, text: str, name: str) -> Any:
 
 
 def get_network(model: Any, text: str) -> Network:
+    """The network of a loaded model on a text; or the network itself, where it is given in the model's place."""
+    if isinstance(model, Network):
+        return model
     network: Network = get_part(model, text, "network")()
     return network
 

@@ -85,7 +85,7 @@ class Probe:
         return {
             "about": self.about,
             "part": self.part,
-            "text": "none" if text is None else "required" if text.default is text.empty else "optional",
+            "text": "none" if text is None else "optional" if text.default is None else "required",
             "options": _schemas(self.run),
             "drawing": {name: one for name, one in _schemas(self.figures).items() if name not in _schemas(self.run)},
         }
