@@ -1,6 +1,6 @@
 """Anomaly scores on three labelled files of NAB, and on anomalies that are put into other series.
 
-    python -m benchmarks.anomalies
+    python -m benchmarks.anomalies [--kind linear|hmm|autoencoder]
 
 A forecaster is trained on the first 15 % of a file. The threshold is lowered as long as there are at most two alarms
 for each labelled window, where alarms within an hour count once; a window is found if there is an alarm in it. Beside
@@ -10,6 +10,7 @@ the week. The labelled windows of a training part cannot be found by the forecas
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import json
@@ -97,13 +98,13 @@ def offline_scores(values: Array, season: int) -> Array:
     return found
 
 
-def scores_of_run(labelled: Labelled, times: list[str], folder: Path) -> Array:
+def scores_of_run(labelled: Labelled, times: list[str], kind: str, folder: Path) -> Array:
     """The scores of a run that was trained on the first part of a file."""
     trained = int(TRAINED * len(labelled.values))
     for name, last in (("train.csv", trained), ("whole.csv", len(times))):
         with (folder / name).open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("ds", "y"), *zip(times[:last], labelled.values[:last].tolist(), strict=True)])
-    config = {"model.kind": "linear"}
+    config = {"model.kind": kind}
     model = weft.train_forecast(folder / "train.csv", folder / "run", config, horizon=12, progress=False)
     scores: Array = model.anomalies(folder / "whole.csv")[0].scores
     return scores
@@ -147,12 +148,15 @@ def with_anomalies(values: Array, season: int, kind: str, seed: int) -> Labelled
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", default="linear", help="model.kind of the runs on the labelled files")
+    options = parser.parse_args()
     print("| file | windows | in the training part | weft | offline z-score | alarms at 0.001 | at 0.0001 | values |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name in FILES:
         labelled, times = nab_file(name)
         with tempfile.TemporaryDirectory() as folder:
-            scores = scores_of_run(labelled, times, Path(folder))
+            scores = scores_of_run(labelled, times, options.kind, Path(folder))
         first = int(TRAINED * len(scores))
         apart = labelled.season // 24
         inside = sum(end < first for _, end in labelled.windows)
@@ -163,6 +167,8 @@ def main() -> None:
         counts = [alarm_count(scores[first:], rate) for rate in RATES]
         cells = [name, len(labelled.windows), inside, *found, *counts, len(scores) - first]
         print("| " + " | ".join(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells) + " |", flush=True)
+    if options.kind != "linear":
+        return
     print("\nanomalies put into series: alarms a value at 0.001 before; windows found by weft and offline")
     totals = {kind: [0, 0, 0] for kind in INJECTED}
     for seed, (name, values, season) in enumerate(series_without_labels()):

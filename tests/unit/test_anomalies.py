@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 import polars
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import weft
@@ -267,3 +268,44 @@ def test_the_rate_in_words():
     assert alarms_in_words(0.01, Frequency.parse("h")).endswith("1.7 a week in each series")
     assert alarms_in_words(0.001, Frequency.parse("MS")).endswith("1.2 a century in each series")
     assert alarms_in_words(0.02, Frequency.parse("step")) == "a rate of 0.02 is one false alarm in 50 values"
+
+
+@pytest.fixture(scope="module")
+def reconstruction(tmp_path_factory):
+    settings = {"model.kind": "autoencoder", "model.cell": "lstm", "model.lags": 24, "train.epochs": 6}
+    out = tmp_path_factory.mktemp("autoencoder") / "run"
+    return weft.train_forecast(table(names=("a", "c"), last=TRAINED), out, settings, progress=False)
+
+
+def test_an_autoencoder_finds_what_it_cannot_write(reconstruction):
+    model = weft.load(reconstruction.run.path, weft.ForecastPredictor)
+    assert "autoencoder of 24 values by 4 numbers" in repr(model)
+    data = table(names=("b",), first=550, last=850)
+    found = model.anomalies(data)
+    assert found.anomaly[SPIKE - 550]
+    assert found.score[FLAT.start - 550 : FLAT.stop - 550].max() > np.nanmedian(found.score) + 1
+    assert np.isnan(found.score[50:53]).all()
+    lines = data[100:].to_csv(index=False, header=False).splitlines()
+    followed = [one.scores[0] for one in model.follow_anomalies(lines, data[:100])]
+    np.testing.assert_array_equal(followed, found.score[100:])
+
+
+def test_an_autoencoder_does_not_forecast(reconstruction):
+    for use in (reconstruction.forecast, reconstruction.evaluate):
+        with pytest.raises(WeftError, match="does not forecast"):
+            use()
+
+
+def test_the_training_of_an_autoencoder_resumes_to_the_bit(reconstruction, tmp_path):
+    settings = {"model.kind": "autoencoder", "model.cell": "lstm", "model.lags": 24, "train.epochs": 6}
+    training = weft.start_forecast(table(names=("a", "c"), last=TRAINED), tmp_path / "run", settings)
+    steps = training.steps()
+    for _ in range(70):
+        next(steps)
+    training.trainer.save()
+    steps.close()
+    for _ in weft.resume_forecast(tmp_path / "run").steps():
+        pass
+    resumed = weft.load(tmp_path / "run", weft.ForecastPredictor).model.network.state_dict()
+    for name, tensor in reconstruction.model.network.state_dict().items():
+        assert torch.equal(tensor, resumed[name]), name

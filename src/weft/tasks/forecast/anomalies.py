@@ -69,6 +69,49 @@ class Watcher(Protocol):
         ...
 
 
+class Moments(NamedTuple):
+    """The mean and the standard deviation of the values of N series so far.
+
+    >>> Moments.none(1).after(np.array([1.0])).after(np.array([np.nan])).after(np.array([5.0])).deviations.tolist()
+    [2.0]
+    """
+
+    counts: Array  # (N,)
+    means: Array  # (N,)
+    squares: Array  # (N,) sums of squared distances from the mean
+
+    @classmethod
+    def none(cls, rows: int) -> Moments:
+        return cls(np.zeros(rows), np.zeros(rows), np.zeros(rows))
+
+    @classmethod
+    def of(cls, row: Array) -> Moments:
+        """Those of one whole series (T,)."""
+        values = row[~np.isnan(row)]
+        mean = float(values.mean()) if len(values) else 0.0
+        return cls(np.array([float(len(values))]), np.array([mean]), np.array([((values - mean) ** 2).sum()]))
+
+    @property
+    def deviations(self) -> Array:
+        """(N,); 1 of what does not vary."""
+        found = np.sqrt(self.squares / np.maximum(self.counts, 1))
+        return np.where(found > 0, found, 1.0)
+
+    def scaled(self, values: Array) -> Array:
+        """Values (N,), or those of one series (T,), reduced by the mean and divided by the deviation."""
+        found: Array = (values - self.means) / self.deviations
+        return found
+
+    def after(self, values: Array) -> Moments:
+        """The moments after the next values (N,); NaN: missing."""
+        known = ~np.isnan(values)
+        counts = self.counts + known
+        change = np.where(known, np.where(known, values, 0.0) - self.means, 0.0)
+        means = self.means + change / np.maximum(counts, 1)
+        squares = self.squares + change * np.where(known, np.where(known, values, 0.0) - means, 0.0)
+        return Moments(counts, means, squares)
+
+
 @dataclass(frozen=True)
 class Tail:
     """The rate of alarms for each threshold of a deviation.

@@ -19,6 +19,7 @@ MODEL_KINDS = {  # by name, what each is; how it is trained stands in kinds.py
     "recurrent": "a recurrent network that forecasts step by step, by sample paths",
     "ar": "a map of the last values that forecasts step by step",
     "hmm": "a hidden Markov model of regimes",
+    "autoencoder": "a network that writes values again, for anomaly scores; no forecasts",
 }
 
 
@@ -110,4 +111,6 @@ class ForecastConfig:
     model: ForecastModelConfig = field(default_factory=ForecastModelConfig)
     train: ForecastTrainConfig = field(default_factory=ForecastTrainConfig)
 
-    search_space: ClassVar[SearchSpace] = {"model.kind": Choice(tuple(MODEL_KINDS))}
+    search_space: ClassVar[SearchSpace] = {
+        "model.kind": Choice(tuple(kind for kind in MODEL_KINDS if kind != "autoencoder"))
+    }

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from weft.data.column import IntArray
 from weft.metrics.forecast import MASE, QUANTILE_LEVELS, ForecastScores
-from weft.tasks.forecast.anomalies import Detector, Deviations, Tail
+from weft.tasks.forecast.anomalies import Detector, Deviations, Moments, Tail
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.calibration import Calibration
 from weft.tasks.forecast.config import ForecastConfig
@@ -41,22 +41,9 @@ DETECTOR_SHARE = 0.7  # of each series, to which the model that calibrates alarm
 LEAST_VALUES = 8  # before a value is scored
 
 
-class Scale(NamedTuple):
-    """The mean and the standard deviation of a series."""
-
-    mean: float
-    deviation: float
-
-    @classmethod
-    def of(cls, row: Array) -> Scale:
-        values = row[~np.isnan(row)]
-        deviation = float(values.std()) if len(values) else 0.0
-        return cls(float(values.mean()) if len(values) else 0.0, deviation if deviation > 0 else 1.0)
-
-
 def scaled(rows: Sequence[Array]) -> list[Array]:
     """Series (T,) on the scale of the model, (T, 1)."""
-    return [((row - (scale := Scale.of(row)).mean) / scale.deviation)[:, None] for row in rows]
+    return [Moments.of(row).scaled(row)[:, None] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -103,9 +90,9 @@ class RegimeModel:
             middle = (low + high) / 2
             share = (weights[:, :, None] * torch.special.ndtr((middle[..., None] - means) / deviations)).sum(-1)
             low, high = torch.where(share < levels, middle, low), torch.where(share < levels, high, middle)
-        scales = [Scale.of(targets[number]) for number in chosen]
+        scales = [Moments.of(targets[number]) for number in chosen]
         for number, scale, part in zip(chosen, scales, high.numpy(), strict=True):
-            found[number] = scale.mean + scale.deviation * part
+            found[number] = scale.means + scale.deviations * part
         return found
 
     def _state_probabilities(self, targets: Sequence[Array], steps: int) -> Tensor:
@@ -118,7 +105,7 @@ class RegimeModel:
 
     def draw(self, row: Array, steps: int, count: int, *, seed: int = 0) -> Array:
         """Paths (count, steps) of what may come after a series."""
-        random, scale = np.random.default_rng(seed), Scale.of(row)
+        random, scale = np.random.default_rng(seed), Moments.of(row)
         probs = self.hmm.next_states(scaled([row]))[0].numpy()
         transition = self.hmm.transition.numpy().cumsum(1)
         states = random.choice(self.hmm.states, size=count, p=probs / probs.sum())
@@ -127,7 +114,8 @@ class RegimeModel:
             noise = random.normal(size=count)
             found[:, step] = self.hmm.means[states, 0] + self.hmm.variances[states, 0].sqrt() * torch.from_numpy(noise)
             states = (random.random(count)[:, None] > transition[states]).sum(1).clip(0, self.hmm.states - 1)
-        return scale.mean + scale.deviation * found
+        drawn: Array = scale.means + scale.deviations * found
+        return drawn
 
     def regimes(self, rows: Sequence[Array]) -> list[IntArray]:
         """The most probable states (T,) of series."""
@@ -268,11 +256,9 @@ def _with_values(rows: Sequence[Array]) -> list[Array]:
 
 
 class RegimeState(NamedTuple):
-    """What a watcher of regimes remembers of N series: the values so far, their moments, the states' probabilities."""
+    """What a watcher of regimes remembers of N series: moments of the values so far, the states' probabilities."""
 
-    counts: Array  # (N,)
-    means: Array  # (N,)
-    squares: Array  # (N,) sums of squared distances from the mean
+    moments: Moments
     states: Tensor  # (N, K)
 
 
@@ -283,14 +269,11 @@ class RegimeWatcher:
     hmm: GaussianHMM
 
     def start(self, rows: int) -> RegimeState:
-        nothing = np.zeros(rows)
-        return RegimeState(nothing, nothing, nothing, self.hmm.initial.expand(rows, -1).clone())
+        return RegimeState(Moments.none(rows), self.hmm.initial.expand(rows, -1).clone())
 
     def step(self, values: Array, state: RegimeState) -> tuple[Deviations, RegimeState]:
-        counts, means, squares, states = state
-        deviations = np.sqrt(squares / np.maximum(counts, 1))
-        deviations = np.where(deviations > 0, deviations, 1.0)
-        x = torch.from_numpy((values - means) / deviations)
+        moments, states = state
+        x = torch.from_numpy(moments.scaled(values))
         centres, spreads = self.hmm.means[:, 0], self.hmm.variances[:, 0].sqrt()
         distances = (x[:, None] - centres) / spreads
         log = states.log()
@@ -298,17 +281,11 @@ class RegimeWatcher:
         scores = torch.where(below < above, -_normal_score(below), _normal_score(above)).numpy()
         centre = (states * centres).sum(-1)
         spread = ((states * (spreads**2 + centres**2)).sum(-1) - centre**2).clamp(min=1e-12).sqrt()
-        ready = counts >= LEAST_VALUES
-        expected = np.where(ready, means + deviations * centre.numpy(), np.nan)
-        found = Deviations(
-            np.where(ready, scores, np.nan)[:, None], expected, np.where(ready, deviations * spread.numpy(), np.nan)
-        )
-        known = ~np.isnan(values)
-        filled, more = np.where(known, values, 0.0), counts + known
-        change = np.where(known, filled - means, 0.0)
-        later = means + change / np.maximum(more, 1)
-        squares = squares + change * np.where(known, filled - later, 0.0)
-        return found, RegimeState(more, later, squares, self.hmm.step(x[:, None], states))
+        ready = moments.counts >= LEAST_VALUES
+        expected = np.where(ready, moments.means + moments.deviations * centre.numpy(), np.nan)
+        unit = np.where(ready, moments.deviations * spread.numpy(), np.nan)
+        found = Deviations(np.where(ready, scores, np.nan)[:, None], expected, unit)
+        return found, RegimeState(moments.after(values), self.hmm.step(x[:, None], states))
 
 
 def _normal_score(log_tail: Tensor) -> Tensor:

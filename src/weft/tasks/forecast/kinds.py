@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from weft.tasks.forecast.anomalies import Detector, fit_linear_detector
+from weft.tasks.forecast.autoencoder import AutoencoderFitting, ReconstructionModel, fit_reconstruction_detector
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.config import ForecastConfig
 from weft.tasks.forecast.fitting import Fitting, ForecastPhase
@@ -72,6 +73,7 @@ FORECAST_KINDS: Mapping[str, ForecastKind] = {
     "linear": combination((LINEAR_MAP, LOG_LINEAR_MAP)),
     "baselines": combination(BASELINES),
     **{name: combination((name, f"{LOG_PREFIX}{name}")) for name in NETWORKS},
+    "autoencoder": ForecastKind(AutoencoderFitting, ReconstructionModel.restore, fit_reconstruction_detector),
     "hmm": ForecastKind(RegimeFitting, RegimeModel.restore, fit_regime_detector),
 }
 
