@@ -7,7 +7,7 @@ CPP := $(wildcard src/weft/*/core/*.cpp src/weft/*/core/*.hpp tests/core/*.cpp t
 CLANG_FORMAT := $(shell command -v clang-format)
 BUILD := pyproject.toml setup.py constraints.txt $(wildcard src/weft/*/core/*)
 
-.PHONY: demo test check format docs dist installs sanitize sanitize-threads fuzz kills serve-checks scale-checks bench results peers pictures clean
+.PHONY: demo test check format docs dist bench results peers long clean
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
@@ -40,37 +40,9 @@ dist: $(VENV)/ready-dev
 	$(BIN)/python -m tests.dist sdist dist/*.tar.gz
 	$(BIN)/python -m tests.dist wheel dist/*.whl
 
-# Every way to install that the README names, in empty environments (a quarter of an hour; needs uv and dist/*.whl).
-installs: $(VENV)/ready-dev
-	$(BIN)/python -m tests.dist install dist/*.whl
-
-# The tests of the engine and the chains with a core that checks every access (needs g++).
-sanitize: $(VENV)/ready-dev
-	tests/sanitize.sh $(BIN)/python
-
-# The thread pool, a stream and a layer under ThreadSanitizer.
-sanitize-threads:
-	tests/sanitize_threads.sh
-
-# Changed run directories, loaded for some minutes: only clear errors may come out.
-fuzz: $(VENV)/ready-dev
-	$(BIN)/python -m tests.fuzz_runs 300
-
-# A hundred kills of training at random moments; resumed, every task ends in the same weights.
-kills: $(VENV)/ready-dev
-	$(BIN)/python -m tests.kill_runs 100
-
-# The server for longer: schemathesis, 10,000 requests, clients that go away or send a byte a second, 10 minutes at 80% load.
-serve-checks: $(VENV)/ready-dev
-	$(BIN)/python -m tests.serve_soak schema 100
-	$(BIN)/python -m tests.serve_soak requests 10000
-	$(BIN)/python -m tests.serve_soak drops 100
-	$(BIN)/python -m tests.serve_soak slow 30
-	$(BIN)/python -m tests.serve_soak load 10
-
-# Training with several workers: the same weights, kills, restarts, two hosts (some minutes).
-scale-checks: $(VENV)/ready-dev
-	$(BIN)/python -m tests.scale_checks
+# Programs of minutes, an hour and a half in all: `make long RUN=kills` for one; `python -m tests.long --list` says what each proves.
+long: $(VENV)/ready-dev
+	$(BIN)/python -m tests.long $(RUN)
 
 # On a machine where nothing else runs.
 bench: $(VENV)/ready-dev
@@ -83,10 +55,6 @@ results: $(VENV)/ready-dev
 # The tools that users may choose instead, in an environment of their own; `make peers ROW=cls/sst2` for one row.
 peers: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks.peers $(if $(ROW),"$(ROW)")
-
-# The pictures of the pages on looking inside, from small runs that it trains (about 10 minutes).
-pictures: $(VENV)/ready-dev
-	$(BIN)/python docs/pictures.py build/pictures
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

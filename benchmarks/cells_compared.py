@@ -15,7 +15,7 @@ that run and for the other seeds.
     python -m benchmarks.cells_compared characters  one kind of text
     python -m benchmarks.cells_compared --page      only the page
 
-Results are kept one by one in docs/cells-compared.json; an interrupted program continues there.
+Results are kept one by one in benchmarks/records/cells-compared.json; an interrupted program continues there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from weft.training.optimizer import Adam, Optimizer
 COMPARED = (
     "lstm", "gru", "mingru", "minlstm", "sru", "rg-lru", "multi-head-lstm", "slstm", "mogrifier-lstm",
 )  # fmt: skip
-RECORDS = Path(__file__).parents[1] / "docs" / "cells-compared.json"
+RECORDS = Path(__file__).parent / "records" / "cells-compared.json"
 EMBEDDING, UNITS, LAYERS, ROWS, STEPS = 64, 96, 2, 32, 35
 RATES, FIRST_RATE, SEEDS = (0.0015, 0.003, 0.006, 0.012, 0.024, 0.048), 0.012, (1, 2, 3)
 SECONDS = {"characters": 10, "words": 7}  # CPU seconds of a training run

@@ -1,4 +1,6 @@
-"""What users may choose instead, on the same splits: trains the peers in their own environment; writes docs/peers.json.
+"""What users may choose instead, on the same splits: trains the peers in their own environment.
+
+Writes benchmarks/records/peers.json.
 
 python -m benchmarks.peers                     all rows
 python -m benchmarks.peers cls/sst2            one row, or several
@@ -6,7 +8,7 @@ python -m benchmarks.peers cls/sst2            one row, or several
 The environment is build/peers; it is made at the first run. A row exports its splits, a program below
 `benchmarks/peers_programs` trains the peers on them and prints a line of JSON for each. Hyperparameters are chosen on
 the development data, or on a tenth of the training texts where there is none; peers with a limit of time have the
-settings of their recipes. The pages made from it have weft's side from docs/results.json.
+settings of their recipes. The pages made from it have weft's side from benchmarks/records/results.json.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class PeerTask:
         packages: what is installed for them; each may fail to build, and its peers are then left out.
         program: a file in `peers_programs`, called with the folder of the exported splits.
         export: writes the splits of a row into a folder.
-        rows: names of rows in docs/results.json.
+        rows: names of rows in benchmarks/records/results.json.
     """
 
     packages: tuple[str, ...]

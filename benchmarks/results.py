@@ -1,4 +1,6 @@
-"""Results of the tasks on real data with default settings: writes docs/results.json and the pages made from it.
+"""Results of the tasks on real data with default settings.
+
+Writes benchmarks/records/results.json and the pages made from it.
 
 python -m benchmarks.results                      all rows, all seeds
 python -m benchmarks.results cls/sst2             one row, or several

@@ -26,7 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "records"
-TASKS, PEERS = ROOT / "docs" / "results.json", ROOT / "docs" / "peers.json"
+TASKS, PEERS = RECORDS / "results.json", RECORDS / "peers.json"
 WEIGHTS = "tests/weights.json"
 
 # By the beginning of a row's name, the first that fits: the function that measures it, and its tasks in WEIGHTS.
@@ -90,13 +90,13 @@ def machine() -> dict[str, str]:
 
 
 def parts_of_row(row: str) -> list[str]:
-    """What a row of docs/results.json depends on."""
+    """What a row of benchmarks/records/results.json depends on."""
     program, task = next(found for start, found in MEASURED_BY.items() if row.startswith(start))
     return [*([program] if program else []), f"{WEIGHTS}::{task}"]
 
 
 def parts_of_peers(row: str) -> list[str]:
-    """What the peers of a row in docs/peers.json depend on."""
+    """What the peers of a row in benchmarks/records/peers.json depend on."""
     return [f"benchmarks/peers_programs/{PEERS_MEASURED_BY[row.partition('/')[0]]}.py"]
 
 

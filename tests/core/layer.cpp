@@ -1,6 +1,6 @@
 // A layer over few rows, whose threads divide the columns of the products, called by several threads at once.
 //
-// Run under ThreadSanitizer by tests/sanitize_threads.sh. Exit code 0: all results are those of one thread alone.
+// Run under ThreadSanitizer by tests/long/sanitize_threads.sh. Exit code 0: all results are those of one thread alone.
 #include <cstdio>
 
 #include "../../src/weft/engine/core/run.hpp"

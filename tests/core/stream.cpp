@@ -1,6 +1,6 @@
 // A stream with two layers and an output layer, used by several threads at once, each step by several threads itself.
 //
-// Run under ThreadSanitizer by tests/sanitize_threads.sh. Exit code 0: all results are those of one thread alone.
+// Run under ThreadSanitizer by tests/long/sanitize_threads.sh. Exit code 0: all results are those of one thread alone.
 #include "../../src/weft/engine/core/stream.hpp"
 
 #include <cstdio>

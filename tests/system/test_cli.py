@@ -231,7 +231,7 @@ def stamp(run):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of another kind")
 def test_kills_and_resumes_end_in_the_same_weights(book, tmp_path):
-    """kill -9 at random moments; what comes out equals an undisturbed run, bit for bit. `make kills` has 50."""
+    """kill -9 at random moments; what comes out equals an undisturbed run, bit for bit."""
     command = ["train", "lm", "--data", book, *SMALL, "--set", "train.epochs=120", "--set", "train.save_seconds=0.05"]
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     succeeds(*command, "--out", straight)

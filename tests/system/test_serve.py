@@ -19,8 +19,8 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from tests.long.serve_soak import check_schema
 from tests.paths import ROOT
-from tests.serve_soak import check_schema
 from tests.serving import served, wait_for
 from weft.cli import app
 
@@ -235,7 +235,7 @@ def test_a_client_that_goes_away_stops_the_computation(server, stream):
     connection.close()
     wait_for(lambda: server.metric("weft_sequences") == 0, 20, "it stops")
     tokens = server.metric("weft_tokens_total")
-    # `python -m tests.serve_soak drops` measures the time; on a busy machine tokens are the better clock.
+    # `python -m tests.long.serve_soak drops` measures the time; on a busy machine tokens are the better clock.
     assert tokens - before <= 4 * (before - first) + 200, "it went on for more than a second"
     time.sleep(0.1)
     assert server.metric("weft_tokens_total") == tokens
@@ -461,7 +461,7 @@ def test_addresses_that_cannot_be_listened_on_are_refused_before_a_model_is_load
 
 
 def test_answers_conform_to_the_description(server):
-    """A short run of schemathesis; `make serve-checks` has a long one."""
+    """A short run of schemathesis; `make long RUN=server` has a long one."""
     check_schema(server, 2, "--phases", "fuzzing")
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import weft
-from tests.kill_runs import differences
+from tests.long.kill_runs import differences
 from tests.program import fails, succeeds
 from weft.config import load_config
 from weft.data.buckets import Buckets

@@ -1,8 +1,8 @@
 #!/bin/sh
 # The thread pool, a stream and a layer under ThreadSanitizer, by C++ drivers: Python and torch are not made for it.
-# Usage: tests/sanitize_threads.sh; CXX is the compiler (g++).
+# Usage: tests/long/sanitize_threads.sh; CXX is the compiler (g++).
 set -eu
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 compiler=${CXX:-g++}

@@ -1,10 +1,10 @@
 """Long checks of `weft serve`: nothing leaks, nothing fails.
 
-python -m tests.serve_soak requests 10000     that many requests of every kind; memory and files stay flat
-python -m tests.serve_soak load 10            minutes at 80% of the highest rate: no error, memory flat
-python -m tests.serve_soak slow 60            clients that send a byte a second, for so many seconds
-python -m tests.serve_soak drops 100           clients that go away; how long each computation goes on
-python -m tests.serve_soak schema 500         schemathesis over /openapi.json, with so many examples for each route
+python -m tests.long.serve_soak requests 10000     that many requests of every kind; memory and files stay flat
+python -m tests.long.serve_soak load 10            minutes at 80% of the highest rate: no error, memory flat
+python -m tests.long.serve_soak slow 60            clients that send a byte a second, for so many seconds
+python -m tests.long.serve_soak drops 100           clients that go away; how long each computation goes on
+python -m tests.long.serve_soak schema 500         schemathesis over /openapi.json, with so many examples for each route
 """
 
 from __future__ import annotations

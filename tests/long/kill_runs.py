@@ -1,4 +1,6 @@
-"""Kills training at random moments, resumes it, and compares the result: `python -m tests.kill_runs [KILLS] [NAME...]`.
+"""Kills training at random moments, resumes it, and compares the result.
+
+    python -m tests.long.kill_runs [KILLS] [NAME...]
 
 Every task is trained once undisturbed: alone, as two members (after `--pretrain`, where the task has it) and by two
 workers. Then the same training is killed (SIGKILL, all its processes) a random time after lines of metrics drawn

@@ -1,4 +1,4 @@
-"""Draws docs/data-flow.svg, the diagram of docs/architecture.md: `python docs/data_flow.py`.
+"""Draws docs/data-flow.svg, the diagram of docs/architecture.md: `python -m tools.data_flow`.
 
 Boxes stand on a grid; each names a package of src/weft. A test checks that the file is current and that every package
 it names exists.
@@ -140,4 +140,4 @@ def draw() -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("data-flow.svg").write_text(draw(), encoding="utf-8")
+    (Path(__file__).parents[1] / "docs" / "data-flow.svg").write_text(draw(), encoding="utf-8")

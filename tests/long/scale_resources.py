@@ -1,4 +1,4 @@
-"""Checks of `tests.scale_checks` that need a memory cgroup or a PostgreSQL server; skipped where there is none."""
+"""Checks of `tests.long.scale_checks` that need a memory cgroup or a PostgreSQL server; skipped where there is none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.worker_processes import LIMIT, count_lines, free_port, wait_for_lines, weft
+from tests.long.worker_processes import LIMIT, count_lines, free_port, wait_for_lines, weft
 from weft.data.column import write_values
 from weft.tasks.lm.config import LmConfig
 from weft.text.corpus import Corpus

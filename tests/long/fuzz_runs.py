@@ -1,4 +1,4 @@
-"""Fuzzes the loading of run directories: `python -m tests.fuzz_runs [SECONDS] [SEED]`, or `make fuzz`.
+"""Fuzzes the loading of run directories: `python -m tests.long.fuzz_runs [SECONDS] [SEED]`.
 
 Small runs of every task are changed at random, their hashes made right again, and loaded and evaluated. Only WeftError
 may come out, within a limit of memory. The seed of a failure is printed.

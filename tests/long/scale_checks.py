@@ -1,4 +1,4 @@
-"""Training with several workers, whole: `python -m tests.scale_checks [NAME[:TASK]...]` (`make scale-checks`).
+"""Training with several workers, whole: `python -m tests.long.scale_checks [NAME[:TASK]...]`.
 
     weights    every trained task with 1, 2 and 4 workers: the same bits
     torchrun   the same by torchrun: one node of two processes, two nodes
@@ -25,9 +25,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.kill_runs import CASES, DATA, differences
-from tests.scale_resources import check_memory, check_postgres
-from tests.worker_processes import LIMIT, count_lines, finish, free_port, torchrun, wait_for_lines, weft
+from tests.long.kill_runs import CASES, DATA, differences
+from tests.long.scale_resources import check_memory, check_postgres
+from tests.long.worker_processes import LIMIT, count_lines, finish, free_port, torchrun, wait_for_lines, weft
 from weft.training.run import METRICS
 
 SLICES = ["--set", "train.slices=4"]

@@ -1,11 +1,11 @@
 #!/bin/sh
 # The tests of the engine and of the chains with a core that checks every access and every operation: AddressSanitizer and
 # UndefinedBehaviorSanitizer, for each instruction set that this CPU has.
-# Usage: tests/sanitize.sh [python [variant...]]; WORKERS is the number of test processes, CXX the compiler (g++).
+# Usage: tests/long/sanitize.sh [python [variant...]]; WORKERS is the number of test processes, CXX the compiler (g++).
 set -eu
 python=${1:-python3}
 [ $# -gt 0 ] && shift
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 core=$root/src/weft/engine/core

@@ -1,6 +1,6 @@
-"""Makes the pictures of look.md, forecast.md, gradients.md and ladder-lesson.md from small real runs: `make pictures`.
+"""Makes the pictures of look.md, forecast.md, gradients.md and ladder-lesson.md from small real runs (10 minutes).
 
-python docs/pictures.py [FOLDER]     FOLDER keeps the runs; those that are there are not trained again
+python -m tools.pictures [FOLDER]     FOLDER keeps the runs; those that are there are not trained again
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.pictures import Curve, Curves, Figure, to_svg
 from weft.tasks import get_task
 from weft.tasks.curves import curve_figures
 
-OUT = Path(__file__).parent / "pictures"
+OUT = Path(__file__).parents[1] / "docs" / "pictures"
 LARGEST = 150_000  # bytes of a picture
 
 LADDER = {
