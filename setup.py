@@ -21,7 +21,7 @@ if platform.machine().lower() in ("x86_64", "amd64"):
     VARIANTS["avx512_bf16"] = [*VARIANTS["avx512"], "-mavx512bf16", "-mavx512vnni"]
 
 # NaN and infinities stay what they are: no -ffast-math, only what changes no result.
-FLAGS = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
+FLAGS = ["-O3", "-std=c++20", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
 FLAGS += ["-g0"]  # Python's own flags ask for debug information, ten times the size of the code
 FLAGS += ["-Wall", "-Wextra", "-Wno-psabi", "-pthread"]
 STRIP = "-Wl,-x" if sys.platform == "darwin" else "-Wl,-s"  # no symbols but those that Python asks for
@@ -47,7 +47,7 @@ class BuildEngine(build_ext):
             plain = "cells and chains run as plain torch" if len(self.failed) == len(VARIANTS) else "it may be slower"
             self.warn(
                 f"the weft engine was not compiled for: {names} ({why}). Without it {plain}. To build it, install a "
-                "C++17 compiler (g++ or clang++; set CXX to choose one), then install weft again."
+                "C++20 compiler (g++ or clang++; set CXX to choose one), then install weft again."
             )
 
     def build_extension(self, ext):

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 B, T, V, H = 32, 35, 28, 256
 CORE = Path(__file__).parents[1] / "src" / "weft" / "engine" / "core"
-FLAGS = ("-O3", "-std=c++17", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
+FLAGS = ("-O3", "-std=c++20", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
          "-ffp-contract=fast", "-fvisibility=hidden", "-Wno-psabi", "-pthread", "-fPIC", "-shared")  # fmt: skip
 PHASES = ("core", "product forward", "product backward", "gradient products", "pointwise forward", "pointwise backward",
           "packing", "gradient of ids")  # fmt: skip

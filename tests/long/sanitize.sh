@@ -10,7 +10,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 core=$root/src/weft/engine/core
 compiler=${CXX:-g++}
-common="-O1 -g1 -std=c++17 -fPIC -shared -fvisibility=hidden -fno-math-errno -Wall -Wextra -Wno-psabi -pthread"
+common="-O1 -g1 -std=c++20 -fPIC -shared -fvisibility=hidden -fno-math-errno -Wall -Wextra -Wno-psabi -pthread"
 check="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 
 flags_of() {

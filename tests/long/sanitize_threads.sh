@@ -8,7 +8,7 @@ trap 'rm -rf "$folder"' EXIT
 compiler=${CXX:-g++}
 export TSAN_OPTIONS=halt_on_error=1
 for driver in thread_pool stream layer; do
-    "$compiler" -O1 -g1 -std=c++17 -Wall -Wextra -Wno-psabi -pthread -fsanitize=thread \
+    "$compiler" -O1 -g1 -std=c++20 -Wall -Wextra -Wno-psabi -pthread -fsanitize=thread \
         "$root/tests/core/$driver.cpp" -o "$folder/$driver"
 done
 for test in "thread_pool overflow" "thread_pool throws" "stream" "layer"; do

@@ -26,7 +26,7 @@ def compile_library(folder, header, *, with_layout=True):
     export = 'extern "C" unsigned long long weft_layout() { return weft::abi::layout(); }\n' if with_layout else ""
     (folder / "library.cpp").write_text(f'#include "abi.hpp"\n{export}')
     library = folder / "library.so"
-    command = [COMPILER, "-std=c++17", "-shared", "-fPIC", str(folder / "library.cpp"), "-o", str(library)]
+    command = [COMPILER, "-std=c++20", "-shared", "-fPIC", str(folder / "library.cpp"), "-o", str(library)]
     subprocess.run(command, check=True, timeout=120)
     return library
 

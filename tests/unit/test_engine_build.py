@@ -31,7 +31,7 @@ def test_an_installation_without_a_compiler_says_what_to_do(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "the weft engine was not compiled for: baseline" in done.stderr
-    assert "install a C++17 compiler" in done.stderr
+    assert "install a C++20 compiler" in done.stderr
     assert not list(tmp_path.rglob("*.so"))
 
 

@@ -21,7 +21,7 @@ def driver(tmp_path_factory):
     command = [
         str(COMPILER),
         "-O1",
-        "-std=c++17",
+        "-std=c++20",
         "-Wall",
         "-Wextra",
         "-Werror",

@@ -134,7 +134,7 @@ def warn_if_missing() -> None:
     if library() is None and os.environ.get("WEFT_ENGINE") != "off":
         warnings.warn(
             "the engine is not built here: cells run as plain torch, several times slower. "
-            "Install a C++17 compiler (g++ or clang++), then install weft again",
+            "Install a C++20 compiler (g++ or clang++), then install weft again",
             EngineWarning,
             stacklevel=3,
         )

@@ -103,8 +103,17 @@ Status cross_entropy(const abi::CrossEntropyCall<T>& call) {
     const int64_t N = output.tokens();
     Arena<T> arena;
     T* read = nullptr;
-    Gemm<T> work{N, output.classes, output.inputs,   nullptr,        output.inputs, 1, output.weight,
-                 1, output.inputs,  output.d_logits, output.classes, output.bias};
+    Gemm<T> work{.rows = N,
+                 .columns = output.classes,
+                 .depth = output.inputs,
+                 .a_row = output.inputs,
+                 .a_depth = 1,
+                 .b = output.weight,
+                 .b_depth = 1,
+                 .b_column = output.inputs,
+                 .c = output.d_logits,
+                 .c_row = output.classes,
+                 .start = output.bias};
     arena.ask(read, N * output.inputs);
     work.precision = precision_of<T>(output.precision);
     arena.ask(work.packed, work.packed_size());
@@ -156,10 +165,40 @@ Status cross_entropy_backward(const abi::CrossEntropyCall<T>& call) {
     arena.ask(read, d_weight ? N * I : 0);
     arena.ask(factors, N);
     Gemms<T> products;
-    const int to_weight = d_weight ? products.add({V, I, N, output.d_logits, 1, V, nullptr, I, 1, d_weight, I}) : -1;
-    const int to_bias = d_bias ? products.add({V, 1, N, output.d_logits, 1, V, nullptr, 1, 1, d_bias, 1}) : -1;
+    const int to_weight = d_weight ? products.add({.rows = V,
+                                                   .columns = I,
+                                                   .depth = N,
+                                                   .a = output.d_logits,
+                                                   .a_row = 1,
+                                                   .a_depth = V,
+                                                   .b_depth = I,
+                                                   .b_column = 1,
+                                                   .c = d_weight,
+                                                   .c_row = I})
+                                   : -1;
+    const int to_bias = d_bias ? products.add({.rows = V,
+                                               .columns = 1,
+                                               .depth = N,
+                                               .a = output.d_logits,
+                                               .a_row = 1,
+                                               .a_depth = V,
+                                               .b_depth = 1,
+                                               .b_column = 1,
+                                               .c = d_bias,
+                                               .c_row = 1})
+                               : -1;
     if (d_x) {
-        const int to_x = products.add({N, I, V, output.d_logits, V, 1, output.weight, I, 1, d_x, I});
+        const int to_x = products.add({.rows = N,
+                                       .columns = I,
+                                       .depth = V,
+                                       .a = output.d_logits,
+                                       .a_row = V,
+                                       .a_depth = 1,
+                                       .b = output.weight,
+                                       .b_depth = I,
+                                       .b_column = 1,
+                                       .c = d_x,
+                                       .c_row = I});
         products[to_x].c_index = output.positions.data();
     }
     for (int number = 0; number < products.count(); ++number)

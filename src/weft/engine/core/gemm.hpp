@@ -12,14 +12,16 @@ namespace weft {
 constexpr int64_t kBlockRows = 8 * kTileRows, kBlockDepth = 512, kMostDepth = 3 * kBlockDepth / 2;
 constexpr int64_t kAhead = 16;  // depths to prefetch on strided access
 
+// A product. Element (r, k) of A is at a + r * a_row + k * a_depth, and so on; one of the two distances of A and of B
+// is 1.
 template <typename T>
 struct Gemm {
     int64_t rows, columns, depth;
-    const T* a;
+    const T* a = nullptr;
     int64_t a_row, a_depth;
-    const T* b;
+    const T* b = nullptr;
     int64_t b_depth, b_column;
-    T* c;
+    T* c = nullptr;
     int64_t c_row;
     const T* start = nullptr;  // a row that every row of C begins with; nullptr: zeros
     // The row in memory of each row of A, each depth of B and each row of C; nullptr: the same index.

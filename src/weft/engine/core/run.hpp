@@ -124,8 +124,16 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
         call.put(INPUT, call.kept, width);
         if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? kinds : call.tokens) * width);
         if (!call.ids || call.distinct) {
-            const int n = products.add(
-                {read, width, call.inputs, call.x, call.inputs, 1, call.parameters[0], 1, call.inputs, nullptr, width});
+            const int n = products.add({.rows = read,
+                                        .columns = width,
+                                        .depth = call.inputs,
+                                        .a = call.x,
+                                        .a_row = call.inputs,
+                                        .a_depth = 1,
+                                        .b = call.parameters[0],
+                                        .b_depth = 1,
+                                        .b_column = call.inputs,
+                                        .c_row = width});
             products[n].precision = call.precision;
             if (call.precision == Precision::int8 && !fits_int8(call.inputs)) products[n].precision = Precision::exact;
         }
@@ -212,13 +220,31 @@ void add_gradients(const Direction<T>& call, Gemms<T>& products, std::map<const 
     };
     const T* d_input = call.base[D_INPUT];
     if (!call.ids && call.gradients[0]) {
-        const int n =
-            add({width, call.inputs, N, d_input, 1, width, call.x, call.inputs, 1, call.gradients[0], call.inputs});
+        const int n = add({.rows = width,
+                           .columns = call.inputs,
+                           .depth = N,
+                           .a = d_input,
+                           .a_row = 1,
+                           .a_depth = width,
+                           .b = call.x,
+                           .b_depth = call.inputs,
+                           .b_column = 1,
+                           .c = call.gradients[0],
+                           .c_row = call.inputs});
         products[n].b_index = call.positions;
     }
     if (call.d_x) {
-        const int n =
-            add({N, call.inputs, width, d_input, width, 1, call.parameters[0], call.inputs, 1, call.d_x, call.inputs});
+        const int n = add({.rows = N,
+                           .columns = call.inputs,
+                           .depth = width,
+                           .a = d_input,
+                           .a_row = width,
+                           .a_depth = 1,
+                           .b = call.parameters[0],
+                           .b_depth = call.inputs,
+                           .b_column = 1,
+                           .c = call.d_x,
+                           .c_row = call.inputs});
         products[n].c_index = call.positions;
     }
     for (const WeightGradient& gradient : program.weight_gradients) {
@@ -231,10 +257,30 @@ void add_gradients(const Direction<T>& call, Gemms<T>& products, std::map<const 
         const T* h = call.base[operand.buffer] + operand.block * H;
         const int64_t d_stride = call.stride[gradient.gradient.buffer], h_stride = call.stride[operand.buffer];
         if (gradient.weight.transposed) {
-            const int n = add({H, size, N, h, 1, h_stride, d, d_stride, 1, whole + gradient.weight.start, row});
+            const int n = add({.rows = H,
+                               .columns = size,
+                               .depth = N,
+                               .a = h,
+                               .a_row = 1,
+                               .a_depth = h_stride,
+                               .b = d,
+                               .b_depth = d_stride,
+                               .b_column = 1,
+                               .c = whole + gradient.weight.start,
+                               .c_row = row});
             products[n].late = true;
         } else {
-            const int n = add({size, H, N, d, 1, d_stride, h, h_stride, 1, whole + gradient.weight.start * row, row});
+            const int n = add({.rows = size,
+                               .columns = H,
+                               .depth = N,
+                               .a = d,
+                               .a_row = 1,
+                               .a_depth = d_stride,
+                               .b = h,
+                               .b_depth = h_stride,
+                               .b_column = 1,
+                               .c = whole + gradient.weight.start * row,
+                               .c_row = row});
             products[n].late = operand.buffer == OPERANDS;
         }
     }

@@ -95,7 +95,15 @@ Status top_k(const abi::TopKCall<T>& call) {
     const T* x = call.x;
     T *packed = call.packed, *values = call.values;
     int64_t* ids = call.ids;
-    Gemm<T> work{rows, size, inputs, x, inputs, 1, nullptr, 1, inputs, nullptr, kChunkPanels * kPanel<T>};
+    Gemm<T> work{.rows = rows,
+                 .columns = size,
+                 .depth = inputs,
+                 .a = x,
+                 .a_row = inputs,
+                 .a_depth = 1,
+                 .b_depth = 1,
+                 .b_column = inputs,
+                 .c_row = kChunkPanels * kPanel<T>};
     const int64_t panels = work.panels(), chunks = (panels + kChunkPanels - 1) / kChunkPanels;
     const int64_t parts = work.blocks() < kEnoughBlocks ? chunks : 1;
     T *found = nullptr, *sums = nullptr;
