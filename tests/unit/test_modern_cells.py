@@ -11,6 +11,7 @@ from weft.cells import (
     CELLS,
     Candidate,
     Cell,
+    GRUCell,
     HiddenState,
     InputForgetGates,
     InputGatedCell,
@@ -153,6 +154,64 @@ def test_heads_are_lstms_side_by_side(hidden, x):
         (expected * weights).sum().backward()
         torch.testing.assert_close(cell.weight_heads.grad[rows], alone.weight_hh.grad, **NEAR)
         torch.testing.assert_close(cell.weight_ih.grad[rows], alone.weight_ih.grad, **NEAR)
+
+
+class HeadsOfGRUs(GRUCell):
+    """Two GRUs side by side, of which the engine learns by what the cell declares."""
+
+    head_type, heads, computed = GRUCell, 2, ("weight_joined",)
+
+    @property
+    def weight_joined(self):
+        size = self.hidden_size // 2
+        blocks = self.weight_hh.view(3, 2, size, 2, size)
+        return (blocks * torch.eye(2, dtype=blocks.dtype)[None, :, None, :, None]).reshape(self.weight_hh.shape)
+
+    def head_parameters(self):
+        size = self.hidden_size // 2
+
+        def part(rows, head):
+            return rows.view(3, 2, size, -1)[:, head].reshape(3 * size, -1)
+
+        return [
+            {
+                "weight_ih": part(self.weight_ih, head),
+                "weight_hh": part(self.weight_hh, head)[:, head * size : (head + 1) * size].contiguous(),
+                "bias_ih": part(self.bias_ih, head)[:, 0],
+                "bias_hh": part(self.bias_hh, head)[:, 0],
+            }
+            for head in range(2)
+        ]
+
+    def recur(self, h):
+        return torch.nn.functional.linear(h, self.weight_joined, self.bias_hh)
+
+
+class NegatedHeadsOfGRUs(HeadsOfGRUs):
+    def step(self, x_proj, state):
+        new, gates = super().step(x_proj, state)
+        return HiddenState(-new.h), gates
+
+
+@pytest.mark.parametrize("kind", [HeadsOfGRUs, NegatedHeadsOfGRUs])
+def test_a_custom_cell_declares_its_heads(kind, monkeypatch):
+    """The engine runs what is declared; a subclass with another step runs as a whole."""
+    layer, x = Recurrent(make(kind, 8)), torch.randn(3, 5, INPUT, dtype=torch.float64, requires_grad=True)
+    declared, parameters_of = [], HeadsOfGRUs.head_parameters
+    monkeypatch.setattr(kind, "head_parameters", lambda cell: declared.append(cell) or parameters_of(cell))
+    (fast := layer(x)[0]).sin().sum().backward()
+    gradients = [x.grad.clone(), *(parameter.grad.clone() for parameter in layer.parameters())]
+    state, outputs = layer.cell.initial_state(3), []
+    for t in range(5):
+        state, _ = layer.cell.step(layer.cell.project(x[:, t]), state)
+        outputs.append(state.h)
+    x.grad = None
+    layer.zero_grad()
+    torch.stack(outputs, 1).sin().sum().backward()
+    torch.testing.assert_close(fast, torch.stack(outputs, 1), **NEAR)
+    for found, parameter in zip(gradients, [x, *layer.parameters()], strict=True):
+        torch.testing.assert_close(found, parameter.grad, **NEAR)
+    assert bool(declared) == (kind is HeadsOfGRUs)
 
 
 def test_mogrifier_with_half_open_gates_is_an_lstm(x):

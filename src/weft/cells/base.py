@@ -110,11 +110,17 @@ class Cell(nn.Module, ABC):
         state_type: the NamedTuple type of the state; its first field is `h`, the output.
         computed: the names of properties that hold weights computed from parameters, such as a block-diagonal matrix.
             The engine computes them once for all steps.
+        head_type: the class of the smaller cells, its heads, that a cell with block-diagonal recurrent weights consists
+            of. The engine runs each by itself, on the weights that `head_parameters` returns. It is not inherited, since
+            a subclass may have a step of its own.
+        heads: how many they are.
     """
 
     blocks: ClassVar[int]
     state_type: ClassVar[type] = HiddenState
     computed: ClassVar[tuple[str, ...]] = ()
+    head_type: ClassVar[type[Cell] | None] = None
+    heads: int = 1
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -162,6 +168,10 @@ class Cell(nn.Module, ABC):
     def recur(self, h: Tensor) -> Tensor:
         """Computes the recurrent projection of every gate block: (B, H) to (B, G*H)."""
         return F.linear(h, self.weight_hh, self.bias_hh)
+
+    def head_parameters(self) -> list[dict[str, Tensor]]:
+        """Returns the parameters of each head, by the names that `head_type` has for them."""
+        raise NotImplementedError(f"{type(self).__name__} declares no heads")
 
     def initial_state(self, rows: int) -> State:
         """Returns the zero state for a batch of `rows`."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from weft.cells.base import Cell, LSTMState, from_iterable, labelled
-from weft.cells.lstm import LSTMGates, gated_memory
+from weft.cells.lstm import LSTMCell, LSTMGates, gated_memory
 
 
 class MultiHeadLSTMCell(Cell):
@@ -27,6 +27,7 @@ class MultiHeadLSTMCell(Cell):
     blocks = 4
     state_type = LSTMState
     computed = ("weight_block_diagonal",)
+    head_type = LSTMCell
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -41,7 +42,7 @@ class MultiHeadLSTMCell(Cell):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        if hasattr(self, "heads"):  # as many weights enter a unit as a head has units
+        if hasattr(self, "weight_heads"):  # as many weights enter a unit as a head has units
             bound = math.sqrt(self.heads / self.hidden_size) if self.hidden_size else 0.0
             nn.init.uniform_(self.weight_heads, -bound, bound)
 

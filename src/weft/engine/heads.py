@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.cells import Cell, LSTMCell, MultiHeadLSTMCell, State
+from weft.cells import Cell, State
 from weft.compiler import StepMasks
 from weft.engine.int8 import is_quantized
 from weft.engine.library import outside_of_transforms
@@ -44,14 +44,15 @@ def heads_of(run: Pass, state: State, plan_of: Callable[[Cell, StepMasks], Plan 
     """A pass as the core runs it: one for the whole cell, or one for each head. None if its cell has no plan."""
     cell = run.cell
     # The int8 rounding of h has one scale for all units, so quantized heads stay together.
-    if type(cell) is MultiHeadLSTMCell and cell.heads > 1 and not is_quantized(cell):
-        plan = plan_of(_head(cell.hidden_size // cell.heads), run.noise)
+    kind = vars(type(cell)).get("head_type")  # not inherited: a subclass may have another step
+    if kind is not None and cell.heads > 1 and not is_quantized(cell):
+        plan = plan_of(_head(kind, cell.hidden_size // cell.heads), run.noise)
         return None if plan is None else _heads(run, cell, state, plan)
     plan = plan_of(cell, run.noise)
     return None if plan is None else [Head(plan, plan.parameters(cell), run.row_mask, run.step_mask, state)]
 
 
-def _heads(run: Pass, cell: MultiHeadLSTMCell, state: State, plan: Plan) -> list[Head]:
+def _heads(run: Pass, cell: Cell, state: State, plan: Plan) -> list[Head]:
     heads = cell.heads
     row_masks: list[Tensor | None] = [None] * heads
     step_masks: list[Tensor | None] = [None] * heads
@@ -74,7 +75,7 @@ def join(kind: type[State], states: int, heads: int, last: Iterator[Tensor]) -> 
 
 
 @cache
-def _head(size: int) -> LSTMCell:
+def _head(kind: type[Cell], size: int) -> Cell:
     """A cell whose program is that of a head; its weights are not used."""
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]), outside_of_transforms():
-        return LSTMCell(1, size, device="cpu", dtype=torch.float32)
+        return kind(1, size, device="cpu", dtype=torch.float32)
