@@ -14,6 +14,7 @@ import pytest
 
 import weft
 import weft.tasks
+from weft.machine import variants
 
 ORDER = [
     "errors",
@@ -177,10 +178,34 @@ def modules_of(*arguments: str) -> set[str]:
     return set(done.stderr.split())
 
 
-def test_the_version_and_the_list_of_runs_need_no_torch(tmp_path):
-    weft.train("ngram", weft.Corpus.from_texts("text", ["ab" * 500]), tmp_path / "run", progress=False)
+def test_what_loads_no_model_needs_no_torch(tmp_path):
+    """The version, the list of runs, curves, and a comparison of runs whose held-out data differ."""
+    for name in ("ab", "abc"):
+        weft.train("ngram", weft.Corpus.from_texts("text", [name * 500]), tmp_path / name, progress=False)
     assert {"torch", "numpy"}.isdisjoint(modules_of("--version"))
     assert "torch" not in modules_of("runs", str(tmp_path))
+    assert "torch" not in modules_of("plot", str(tmp_path / "ab"), str(tmp_path / "abc"), "--json")
+    assert "torch" not in modules_of("plot", str(tmp_path / "ab"), "--out", str(tmp_path / "curves.svg"))
+    assert "torch" not in modules_of("compare", str(tmp_path / "ab"), str(tmp_path / "abc"))
+
+
+@pytest.mark.parametrize("wanted", ["on", *variants()])
+def test_the_version_names_the_engine_that_runs(wanted):
+    """It is found without torch."""
+    script = (
+        "import sys\n"
+        "from weft.machine import engine_description\n"
+        "named = engine_description(), 'torch' in sys.modules\n"
+        "from weft.engine import library\n"
+        "print(*named, library() and library().variant)"
+    )
+    environment = {**os.environ, "WEFT_ENGINE": wanted}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60, env=environment
+    )
+    engine, named, torch_was_loaded, running = done.stdout.split()
+    assert (engine, torch_was_loaded) == ("engine:", "False")
+    assert named == running
 
 
 @pytest.mark.parametrize(
