@@ -111,8 +111,8 @@ class Cell(nn.Module, ABC):
         computed: the names of properties that hold weights computed from parameters, such as a block-diagonal matrix.
             The engine computes them once for all steps.
         head_type: the class of the smaller cells, its heads, that a cell with block-diagonal recurrent weights consists
-            of. The engine runs each by itself, on the weights that `head_parameters` returns. It is not inherited, since
-            a subclass may have a step of its own.
+            of. The engine runs each by itself, on the weights that `head_parameters` returns. It is not inherited,
+            since a subclass may have a step of its own.
         heads: how many they are.
     """
 
