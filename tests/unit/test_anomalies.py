@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 
@@ -17,8 +18,10 @@ import weft
 import weft.cli
 from weft.errors import WeftError
 from weft.series.frequency import Frequency
+from weft.server.operations import served_operations
 from weft.tasks.forecast.anomalies import Tail, fit_linear_detector
 from weft.tasks.forecast.anomaly_records import alarms_in_words
+from weft.tasks.forecast.task import TASK
 
 SEASON, TRAINED, LENGTH = 24, 480, 960
 SPIKE, FLAT = 700, slice(800, 824)
@@ -159,6 +162,18 @@ def test_a_line_is_scored_before_the_next_is_read(model):
 def test_lines_that_are_no_next_value_are_refused(model, lines, words):
     with pytest.raises(WeftError, match=words):
         list(model.follow_anomalies(lines, table(names=("a",), last=TRAINED)))
+
+
+def test_a_request_of_a_server_has_the_same_record_alone_and_with_others(model):
+    served = served_operations(TASK, model.run, model)["anomalies"]
+    assert "follow" not in {entry.name for entry in dataclasses.fields(served.options)}
+    inputs = [{"y": waves(1)[:90].tolist()}, waves(2)[:60].tolist()]
+    options = served.options(rate=0.01, interval=True)
+    served.check_inputs(inputs, options)
+    together = served.predict(inputs, options)
+    assert together == [record for one in inputs for record in served.predict([one], options)]
+    assert list(together[1]) == ["ds", "y", "score", "anomaly", "weft", "weft-lo", "weft-hi"]
+    assert together[1]["score"][: SEASON + 1] == [None] * (SEASON + 1)
 
 
 def test_dataframes_come_out_where_they_came_in(model):

@@ -82,11 +82,13 @@ class SeriesAnomalies:
         return text.getvalue()
 
     def to_json(self, interval: ShowInterval = False) -> dict[str, Any]:
+        """Without what depends on the other series: a name stands where this one has it."""
         found: dict[str, Any] = {
             name: [None if isinstance(value, float) and not np.isfinite(value) else value for value in values]
             for name, values in self.columns(interval=interval).items()
         }
-        return {**found, **({"unique_id": self.id} if self.named else {})}
+        found.pop("unique_id", None)
+        return {**({"unique_id": self.id} if self.id else {}), **found}
 
     def records(self) -> Iterator[dict[str, Any]]:
         """A row for each value."""
