@@ -60,6 +60,7 @@ from weft.training.run import with_prefix
 from weft.training.step import Evaluation, Progress
 from weft.training.trainer import Phase, Update
 
+ADAPTATION_MARGIN = 1.01  # a map that adapts to series has to be better by so much: of short series it seldom is
 MOST_SERIES = 2000  # that held-out windows are forecast of; of more, some drawn at random
 ENOUGH = 30  # held-out windows: of few series several are taken
 MOST_WINDOWS, SERIES_FOLDS, FEW_SERIES = 8, 5, 10
@@ -303,6 +304,7 @@ class Fitting(ForecastPhase):
                 deviations.append(np.stack([deviation for _, deviation in found]))
                 difference = on_scale(means[-1], log=log) - held_out.targets[:, chosen]
                 scaled = np.abs(difference) / held_out.scales[:, chosen, None]
+                scaled = scaled * (ADAPTATION_MARGIN if adaptation else 1.0)
                 errors.append(np.where(held_out.fitting[:, chosen, None], scaled, np.nan))
 
         panels = {}
