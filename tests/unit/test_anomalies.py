@@ -157,6 +157,7 @@ def test_a_line_is_scored_before_the_next_is_read(model):
         (["1", "1,2,3,4"], "line 2 has 4 cells"),
         (["1", "{5"], "line 2 is no JSON"),
         (["inf"], "infinite"),
+        (["1", "-1e70"], "line 2 has a value that is infinite or too large"),
     ],
 )
 def test_lines_that_are_no_next_value_are_refused(model, lines, words):
@@ -244,6 +245,15 @@ def test_a_tail_gives_rates_that_fall(model):
     for rate in (0.1, 0.01, 1e-4):
         assert 10 ** -tail.scores(np.array([tail.size_of(rate)]))[0] == pytest.approx(rate, rel=0.02)
     assert np.isnan(tail.scores(np.array([np.nan])))[0]
+
+
+def test_an_enormous_value_is_scored_and_leaves_no_warning(reconstruction):
+    row = waves(8)[:200]
+    row[[120, 121]] = 1e59, -1e59
+    for detector in (fit_linear_detector(None, [waves(4)], SEASON), reconstruction.detector):
+        scores = detector.score([row])[0].values
+        assert scores[120] > 3
+        assert np.isfinite(scores[SEASON + 1 :]).all()
 
 
 @pytest.mark.parametrize("values", [np.full(60, 3.0), np.arange(8.0), np.full(30, np.nan), np.zeros(0)])

@@ -16,6 +16,7 @@ from weft import html
 from weft.errors import WeftError, short_repr
 from weft.series import Series, SeriesSet, TimeSeries
 from weft.series.frequency import DAY, DURATIONS, SECOND, WEEK, Frequency
+from weft.series.time_series import LARGEST_VALUE
 from weft.tasks.forecast.anomalies import Detector, Scores
 from weft.tasks.forecast.linear import Array
 from weft.tasks.operation import Option
@@ -229,8 +230,10 @@ def _numbers(cells: Sequence[str], number: int) -> Array:
                 f"line {number} has the value {cell[:60]!r}", expected="a number, or nothing if it is missing"
             )
     found = np.array([float(cell) if cell else np.nan for cell in cells])
-    if np.isinf(found).any():
-        raise WeftError(f"line {number} has an infinite value", expected="a number")
+    if (np.abs(found) > LARGEST_VALUE).any():
+        raise WeftError(
+            f"line {number} has a value that is infinite or too large", expected=f"numbers up to {LARGEST_VALUE:g}"
+        )
     return found
 
 

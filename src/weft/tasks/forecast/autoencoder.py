@@ -36,6 +36,7 @@ FEWEST_READ, MOST_READ = 16, 64  # that are read, unless `model.lags` says how m
 USUAL_UNITS, UNITS_FOR_ONE = 16, 4  # hidden units; of these for one number of the bottleneck
 BATCHES_OF_EPOCH, WINDOWS_OF_BATCH, USUAL_EPOCHS = 50, 64, 12
 LARGEST_INPUT = 20.0  # standard deviations; the network reads no larger ones
+LARGEST_ERROR = 1e6  # standard deviations; larger ones count as this
 NEEDED_VALUES = 8  # before a value is scored
 
 
@@ -209,7 +210,8 @@ class ReconstructionWatcher:
     @torch.no_grad()
     def step(self, values: Array, state: ReadState) -> tuple[Deviations, ReadState]:
         moments, last = state.moments, np.concatenate([state.last[:, 1:], values[:, None]], 1)
-        scaled = ((last - moments.means[:, None]) / moments.deviations[:, None]).astype(np.float32)
+        scaled = (last - moments.means[:, None]) / moments.deviations[:, None]
+        scaled = scaled.clip(-LARGEST_ERROR, LARGEST_ERROR).astype(np.float32)
         ready = moments.counts >= NEEDED_VALUES
         written = np.full(last.shape, np.nan)
         for row in np.flatnonzero(ready):  # one by one: the bits of a row depend on no others
