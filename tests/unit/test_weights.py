@@ -82,13 +82,15 @@ def _cpu() -> list[str]:
 
 def trained_hash(name: str, folder: Path) -> str:
     kind, sets = CASES[name]
-    source = _tagged() if name == "tag" else _segmented() if name == "segment" else SOURCES.get(name, "grammar")
+    source = (
+        tagged_sentences() if name == "tag" else _segmented() if name == "segment" else SOURCES.get(name, "grammar")
+    )
     task = get_task({"lm gru": "lm", "segment": "tag", "translate muon": "translate"}.get(name, name))
     config = load_config(kind, sets=[*sets, "train.epochs=60", "train.precision=float32"])
     training = task.start(source, folder / "run", config)
     steps = sum(1 for _ in itertools.islice((step for step in training.trainer.run() if not step.note), STEPS))
     assert steps == STEPS
-    return _hash(training.model.state_dict())
+    return hash_of(training.model.state_dict())
 
 
 def counted_hash(name: str, folder: Path) -> str:
@@ -96,13 +98,13 @@ def counted_hash(name: str, folder: Path) -> str:
     if name == "hmm":
         config = load_config(HmmConfig, sets=["text.limit=4000", "train.iterations=20", "model.num_states=5"])
     (weft.train_ngram if name == "ngram" else weft.train_hmm)("grammar", folder / "run", config)  # type: ignore[arg-type]
-    return _hash(load_tensors(folder / "run" / WEIGHTS).tensors)
+    return hash_of(load_tensors(folder / "run" / WEIGHTS).tensors)
 
 
-def _tagged() -> list[tuple[list[str], list[str]]]:
+def tagged_sentences(count: int = 60) -> list[tuple[list[str], list[str]]]:
     """Sentences in which capitalised words are spans."""
     words = ["the", "Old", "man", "saw", "New", "York", "and", "a", "small", "Dog", "near", "Rome", "today"]
-    rows = [[words[(row * 7 + place * 3) % len(words)] for place in range(3 + row % 6)] for row in range(60)]
+    rows = [[words[(row * 7 + place * 3) % len(words)] for place in range(3 + row % 6)] for row in range(count)]
     return [(row, ["B-X" if word[0].isupper() else "O" for word in row]) for row in rows]
 
 
@@ -112,7 +114,7 @@ def _segmented() -> Corpus:
     return Corpus.from_texts("words", ["\n".join(" ".join(row) for row in rows)])
 
 
-def _hash(tensors: Any) -> str:
+def hash_of(tensors: Any) -> str:
     digest = hashlib.sha256()
     for tensor in tensors.values():  # by their order, so that names may change
         digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())

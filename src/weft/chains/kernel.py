@@ -12,6 +12,7 @@ from weft.chains.problem import NO_STATE, Best, Chains, Expected, Partition
 from weft.engine import abi
 from weft.engine.library import check, library, loaded_library
 from weft.engine.tensors import address, checked
+from weft.engine.threads import thread_count
 
 _BLOCK = 8  # the core pads rows of scores to a multiple of it
 MOST_STATES = 512
@@ -54,7 +55,7 @@ class _Call:
         self.problem = _chain_problem(
             rows=B,
             states=K,
-            threads=max(1, min(torch.get_num_threads(), int(chains.lengths.sum()) // _POSITIONS_A_THREAD)),
+            threads=max(1, min(thread_count(), int(chains.lengths.sum()) // _POSITIONS_A_THREAD)),
             positions=P,
             table_rows=N,
             rows_are_shared=chains.rows_are_shared,

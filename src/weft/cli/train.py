@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 INPUT_HELP = "What the files are: text, series or audio; without it their extension, then their content says."
 RESUME = "With --resume the same command can be repeated: it continues from the last checkpoint."
 
+WORKERS_HELP = (
+    "Train with this many processes on this machine. The weights depend on their number unless train.slices is set; "
+    "see docs/scale.md."
+)
+
 
 _ENCODER_OPTIONS = (
     option("--encoder", Path, "Start from the vocabulary and the layers of this run of `weft train lm`."),
@@ -68,7 +73,7 @@ def _make_command(name: str) -> Callable[..., None]:
         *(_ENCODER_OPTIONS if task["encoder"] else ()),
         *flags.values(),
         option("--threads", int, "Threads of each worker; without it the cores, divided among the workers.", min=1),
-        option("--workers", int, "Train with this many processes on this machine; see docs/scale.md.", min=1),
+        option("--workers", int, WORKERS_HELP, min=1),
         option("--config", Path, "A TOML file of settings."),
         option("--set", list[str], "One setting, as train.epochs=10; repeatable.", name="sets"),
         option("--resume", bool, "Resume the run in --out, if it exists.", default=False),

@@ -18,5 +18,6 @@ from weft.engine.linear import linear
 from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors
 from weft.engine.precision import PRECISIONS, precision, rounds_to_bfloat16, set_default_precision
 from weft.engine.stream import Stream, StreamLayers, can_stream
+from weft.engine.threads import reproducible, thread_count
 from weft.engine.top_k import TopK
 from weft.machine import engine_description as description

@@ -21,6 +21,7 @@ from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.precision import current_precision
 from weft.engine.tensors import address, as_int64
+from weft.engine.threads import thread_count
 from weft.errors import TensorError
 
 IGNORE_INDEX = -100  # as torch's cross-entropy has it
@@ -188,7 +189,7 @@ def _call(
     keep, seed, shared_over_time, total, ignore_index, precision = settings
     return _pack(
         is_double=x.dtype is torch.float64,
-        threads=torch.get_num_threads(),
+        threads=thread_count(),
         rows=rows,
         steps=steps,
         inputs=inputs,

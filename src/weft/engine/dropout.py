@@ -16,6 +16,7 @@ from weft.engine import abi
 from weft.engine.autograd import apply_of, one_at_a_time
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
+from weft.engine.threads import thread_count
 from weft.errors import TensorError, WeftError
 
 _dropout_call = abi.packer(abi.DropoutCall)
@@ -97,7 +98,7 @@ class _Dropout(torch.autograd.Function):
         rows, steps, width = sizes
         call = _dropout_call(
             is_double=x.dtype is torch.float64,
-            threads=torch.get_num_threads(),
+            threads=thread_count(),
             rows=rows,
             steps=steps,
             width=width,

@@ -21,6 +21,7 @@ from weft.engine.dropout import NO_DROPOUT, Dropout, draw_seed
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty
 from weft.engine.tensors import address, as_int64
+from weft.engine.threads import thread_count
 from weft.errors import TensorError
 
 _embedding_call, _embedding_input = abi.values_of(abi.EmbeddingCall), abi.values_of(abi.EmbeddingInput)
@@ -218,7 +219,7 @@ def _run(drawn: Drawn, records: list[int], rows: Tensor, *, backward: bool) -> N
     *shape, _ = drawn.shape
     call = _embedding_call(
         is_double=rows.dtype is torch.float64,
-        threads=torch.get_num_threads(),
+        threads=thread_count(),
         backward=backward,
         positions=math.prod(shape),
         steps=shape[-1] if shape else 1,

@@ -22,6 +22,7 @@ from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
 from weft.engine.plan import Plan
 from weft.engine.tensors import address, check_tensor, checked
+from weft.engine.threads import thread_count
 
 _run_call, _layer, _direction = abi.values_of(abi.RunCall), abi.values_of(abi.Layer), abi.values_of(abi.Direction)
 
@@ -117,7 +118,7 @@ def forward(
     by_id = x is not None and not x.is_floating_point()
     call = _run_call(
         is_double=dtype is torch.float64,
-        threads=torch.get_num_threads(),
+        threads=thread_count(),
         rows=rows,
         steps=steps,
         lengths=0 if lengths is None else lengths.data_ptr(),
@@ -174,7 +175,7 @@ def backward(
     by_id = x is not None and not x.is_floating_point()
     call = _run_call(
         is_double=dtype is torch.float64,
-        threads=torch.get_num_threads(),
+        threads=thread_count(),
         rows=rows,
         steps=steps,
         lengths=0 if lengths is None else lengths.data_ptr(),

@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from weft.engine import abi
 from weft.engine import encode as _encode  # noqa: F401  # its records are part of the layout
 from weft.engine.abi import Status
+from weft.engine.threads import openmp_libraries, thread_count
 from weft.errors import TensorError, WeftError
 from weft.machine import engine_build
 
@@ -143,7 +144,7 @@ def warn_if_missing() -> None:
 def peak_flops() -> float:
     """Additions and multiplications a second on registers alone, on all threads that torch may use."""
     flops = ctypes.c_double()
-    check(loaded_library().weft_peak(_peak_call(torch.get_num_threads(), ctypes.addressof(flops))))
+    check(loaded_library().weft_peak(_peak_call(thread_count(), ctypes.addressof(flops))))
     return flops.value
 
 
@@ -185,9 +186,7 @@ def _check_layout(loaded: ctypes.CDLL, file: Path) -> None:
 
 def _parallel_region() -> Any:
     """The entry point of the OpenMP runtime that torch has loaded, whose workers the core shares."""
-    for file in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
-        try:
-            return ctypes.cast(ctypes.CDLL(str(file)).GOMP_parallel, ctypes.c_void_p)
-        except (OSError, AttributeError):
-            continue
+    for library in openmp_libraries():
+        if hasattr(library, "GOMP_parallel"):
+            return ctypes.cast(library.GOMP_parallel, ctypes.c_void_p)
     return None

@@ -12,6 +12,7 @@ from torch import Tensor
 from weft.engine import abi
 from weft.engine.abi import StepSize
 from weft.engine.library import check, known_type, loaded_library, usable
+from weft.engine.threads import thread_count
 
 _norm_call, _optimizer_call = abi.packer(abi.NormCall), abi.packer(abi.OptimizerCall)
 _parameter_state = abi.values_of(abi.ParameterState)
@@ -72,7 +73,7 @@ class OptimizerStep:
         norm = array("d", [0.0])
         call = _norm_call(
             is_double=self._is_double,
-            threads=torch.get_num_threads(),
+            threads=thread_count(),
             parameters=len(self._tensors),
             states=self._states.buffer_info()[0],
             norm=norm.buffer_info()[0],
@@ -88,7 +89,7 @@ class OptimizerStep:
         gradient_scale, weight_scale, beta1, beta2, eps, ema_decay = hyperparameters
         call = _optimizer_call(
             is_double=self._is_double,
-            threads=torch.get_num_threads(),
+            threads=thread_count(),
             parameters=len(self._tensors),
             states=self._states.buffer_info()[0],
             sizes=packed.buffer_info()[0],

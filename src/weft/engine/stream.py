@@ -15,7 +15,7 @@ from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor, empty, empty_like, get_num_threads
+from torch import Tensor, empty, empty_like
 
 from weft.cells import Cell, State
 from weft.engine import abi
@@ -23,6 +23,7 @@ from weft.engine.cells import check_kind, plan_of, readable
 from weft.engine.library import check, loaded_library, usable
 from weft.engine.precision import precision_for
 from weft.engine.tensors import address, checked
+from weft.engine.threads import thread_count
 from weft.errors import TensorError, WeftError
 
 _step_call, _sample_call = abi.values_of(abi.StreamStepCall), abi.packer(abi.SampleCall)
@@ -140,7 +141,7 @@ class Stream:
             before = self._flat(state)
         after = [empty_like(part) for part in before]
         result = after[self._h] if self._h is not None else empty(self.rows, self.output_size, dtype=self._dtype)
-        call = _step_call(self._address, get_num_threads(), x.data_ptr(), result.data_ptr())
+        call = _step_call(self._address, thread_count(), x.data_ptr(), result.data_ptr())
         if code := self._step(self._pack(*call, *[part.data_ptr() for part in before + after])):
             check(code)
         nested = tuple([_new(kind, after[first:last]) for kind, first, last, _ in self._states])
@@ -190,7 +191,7 @@ class Stream:
         after = [part.detach().clone() for part in self._flat(state)]  # changed in place
         call = _sample_call(
             stream=self._address,
-            threads=get_num_threads(),
+            threads=thread_count(),
             ids=ids.data_ptr(),
             steps=count,
             uniforms=drawn.data_ptr(),

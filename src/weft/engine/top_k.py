@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from weft.engine import abi
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.tensors import address
+from weft.engine.threads import thread_count
 from weft.errors import TensorError
 
 _pack_call, _top_k_call = abi.packer(abi.PackCall), abi.packer(abi.TopKCall)
@@ -39,7 +40,7 @@ class TopK:
             self._packed = torch.empty(columns * (self.inputs + 1), dtype=weight.dtype)
             call = _pack_call(
                 is_double=weight.dtype is torch.float64,
-                threads=torch.get_num_threads(),
+                threads=thread_count(),
                 classes=self.size,
                 inputs=self.inputs,
                 weight=address(self.weight),
@@ -62,7 +63,7 @@ class TopK:
         values, ids = torch.empty(len(x), k, dtype=x.dtype), torch.empty(len(x), k, dtype=torch.int64)
         call = _top_k_call(
             is_double=x.dtype is torch.float64,
-            threads=torch.get_num_threads(),
+            threads=thread_count(),
             rows=len(x),
             inputs=self.inputs,
             classes=self.size,

@@ -12,10 +12,11 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
+from functools import cache, wraps
+from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
 from weft.config import Settings, setting, setting_schema, without_none
+from weft.engine import reproducible
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 TEXT_INPUT: Mapping[str, Any] = {"type": "string"}
@@ -186,10 +187,32 @@ def operation(name: str, inputs: OperationInputs | None = None, *, command: str 
     """
 
     def mark(method: Method) -> Method:
-        method.operation = (name, command or name, inputs)  # type: ignore[attr-defined]
-        return method
+        held = _reproducible(method)
+        held.operation = (name, command or name, inputs)  # type: ignore[attr-defined]
+        return held
 
     return mark
+
+
+def _reproducible(method: Method) -> Method:
+    """The method, whose results do not depend on the number of threads; nothing is held between two of its results."""
+
+    @wraps(method)
+    def run(*args: Any, **options: Any) -> Any:
+        with reproducible():
+            results = method(*args, **options)
+        return each_of(results) if isinstance(results, Iterator) else results
+
+    def each_of(results: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            with reproducible():
+                try:
+                    result = next(results)
+                except StopIteration:
+                    return
+            yield result
+
+    return cast(Method, run)
 
 
 @cache

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from weft.engine import reproducible
 from weft.errors import WeftError, warn
 from weft.metrics import CROSS_ENTROPY, Metric
 from weft.training.distributed import current_workers
@@ -190,7 +191,8 @@ class Trainer:
                 self.preparation = pending[progress.prepared]()
             phase, own, before = self.preparation, self.preparation_steps, self.workers.now()
             total = phase.steps(own)
-            update = phase.step(own, total, stop=False)
+            with reproducible():
+                update = phase.step(own, total, stop=False)
             stopped = self.workers.first(self.stop_requested)
             progress.seconds = self.workers.now() - began
             if own.step >= total:
@@ -252,6 +254,7 @@ class Trainer:
             ended = self.workers.now()
             yield self._last_of_all(step) if end and end != INTERRUPTED else step
 
+    @reproducible()
     def _update(self) -> Update:
         try:
             return self.phase.step(self.progress, self._phase_total, stop=self.stop_requested)
@@ -319,6 +322,7 @@ class Trainer:
         unknown = planning and not self.pace.evaluation_seconds  # a plan has to know how long an evaluation takes
         return update.evaluation_due or bool(end) or unknown
 
+    @reproducible()
     def _evaluate(self) -> tuple[Evaluation, bool]:
         """Evaluates; updates the best weights and the counters of early stopping. Returns whether it is the best."""
         began = self.workers.now()
@@ -414,6 +418,7 @@ class Trainer:
         together = self.progress.phase + 1 == len(self.phases) and self._evaluate_together()
         return step._replace(evaluation=together, best=True) if together else step
 
+    @reproducible()
     def _evaluate_together(self) -> Evaluation | None:
         """Evaluates all phases together, once, after the last of them; None if that has been done or is of no use."""
         progress = self.progress

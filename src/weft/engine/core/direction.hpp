@@ -61,7 +61,7 @@ struct Direction {
     bool by_id = false;           // a row of INPUT is that of a token's id, not that of the token
     bool fused_input = false;     // the time loop projects its input itself
     T* bias = nullptr;            // of the projected input
-    T* sums;                      // gradients of vectors, summed over rows and steps
+    T* sums;                      // gradients of vectors, summed over rows and steps: (groups, sums, padded H)
     std::vector<T*> first, last;  // states before and after, one pointer a part; may be nullptr
     std::vector<const T*> parameters;
     std::vector<T*> gradients;  // of parameters; nullptr: not wanted
@@ -72,6 +72,7 @@ struct Direction {
     }
     int64_t input_columns() const { return round_up(program->width(), kPanel<T>); }
     int64_t backward_columns() const { return round_up(program->hidden, kPanel<T>); }
+    int64_t sums_of_group() const { return program->backward.sums * round_up(program->hidden, kWidth<T>); }
 
     // Whether all weights stay in the second-level cache from step to step.
     bool has_small_weights() const {
@@ -100,7 +101,7 @@ struct Direction {
 // Rows of one direction that one thread takes through all their steps, longest first.
 struct Task {
     size_t call;
-    std::vector<int64_t> rows;
+    std::vector<int64_t> rows, groups;  // groups: of each row, the group whose sums it is added to
 };
 
 template <typename T>
@@ -114,11 +115,18 @@ bool ids_in_range(const Direction<T>& call) {
     return true;
 }
 
+// Gradients of biases and vectors are sums over rows. Which rows are added first must not depend on the threads, so
+// each group of rows has sums of its own, which are added in the order of the groups. A task has whole groups: there
+// are enough of them for every thread to have at least kTileRows rows, or one row each of a small batch.
+constexpr int64_t kGroups = 32;
+
+inline int64_t groups_of(int64_t rows) { return std::min(rows, std::max(kGroups, rows / kTileRows)); }
+
 // Rows that each of two tasks a thread has, at least. A task reads all weights at each step: with 16 registers, fewer
 // rows than two tiles wait for them.
 constexpr int64_t kTaskRows = kTileRows < 8 ? 2 * kTileRows : kTileRows;
 
-// Deals rows to tasks in a serpentine order, longest first, so that all tasks get long and short rows. Two tasks a
+// Deals groups to tasks in a serpentine order, longest first, so that all tasks get long and short rows. Two tasks a
 // thread where they fill the kernel: if a thread is suspended, another takes the task that it has not begun.
 template <typename T>
 std::vector<Task> divide(const std::vector<Direction<T>>& calls, int64_t threads) {
@@ -126,16 +134,21 @@ std::vector<Task> divide(const std::vector<Direction<T>>& calls, int64_t threads
     const int64_t share = std::max<int64_t>(1, threads / static_cast<int64_t>(calls.size()));
     for (size_t c = 0; c < calls.size(); ++c) {
         const Direction<T>& call = calls[c];
+        const int64_t groups = groups_of(call.rows);
         const int64_t wanted = threads > 1 && call.rows >= 2 * share * kTaskRows ? 2 * share : share;
-        const size_t parts = static_cast<size_t>(std::max<int64_t>(1, std::min(wanted, call.rows)));
+        const int64_t parts = std::max<int64_t>(1, std::min(wanted, groups));
         const size_t first = tasks.size();
-        for (size_t p = 0; p < parts; ++p) {
-            tasks.push_back({c, {}});
-            tasks.back().rows.reserve(static_cast<size_t>(call.rows) / parts + 1);
+        for (int64_t p = 0; p < parts; ++p) {
+            tasks.push_back({c, {}, {}});
+            tasks.back().rows.reserve(static_cast<size_t>(call.rows / parts + 1));
         }
-        for (size_t i = 0; i < static_cast<size_t>(call.rows); ++i) {
-            const size_t turn = i % (2 * parts);
-            tasks[first + (turn < parts ? turn : 2 * parts - 1 - turn)].rows.push_back(call.order[i]);
+        for (int64_t group = 0; group < groups; ++group) {
+            const int64_t turn = group % (2 * parts);
+            Task& task = tasks[first + static_cast<size_t>(turn < parts ? turn : 2 * parts - 1 - turn)];
+            for (int64_t i = call.rows * group / groups; i < call.rows * (group + 1) / groups; ++i) {
+                task.rows.push_back(call.order[i]);
+                task.groups.push_back(group);
+            }
         }
     }
     return tasks;

@@ -35,9 +35,11 @@ inline void each(int64_t rows, int64_t lanes, T* const* d, F f, From... from) {
 template <typename T>
 class Interpreter {
   public:
-    // `arena` holds arena_size() elements; `sums` holds H, padded, elements for each sum, and is added to.
-    Interpreter(const Code& code, int64_t hidden, T* arena, T* sums)
-        : code_(code), hidden_(hidden), padded_(round_up(hidden, kWidth<T>)), direct_(is_direct(hidden)), sums_(sums) {
+    // `arena` holds arena_size() elements. `sums` has a pointer for each row, to H, padded, elements for each sum,
+    // which are added to; rows may share them.
+    Interpreter(const Code& code, int64_t hidden, T* arena, std::vector<T*> sums)
+        : code_(code), hidden_(hidden), padded_(round_up(hidden, kWidth<T>)), direct_(is_direct(hidden)),
+          sums_(std::move(sums)) {
         tile_rows_ = std::max<int64_t>(1, kTileLanes / padded_);
         chunk_ = direct_ && !code.whole_rows ? std::min(hidden, kTileLanes) : padded_;
         where_.resize(code.places.size());
@@ -93,7 +95,7 @@ class Interpreter {
         for (int p : segment.used)
             for (int64_t r = 0; r < rows; ++r) row(p)[r] = where_[static_cast<size_t>(p)].row(first + r);
         for (int64_t column = 0; column < hidden_; column += chunk_) {
-            point_to_sums(column);
+            if (segment.accumulates) point_to_sums(first, rows, column);
             const int64_t lanes = std::min(chunk_, hidden_ - column);
             for (const Instruction& i : segment.instructions) step(i, rows, lanes);
             if (chunk_ < hidden_)
@@ -106,16 +108,19 @@ class Interpreter {
         for (int p : segment.loads)
             for (int64_t r = 0; r < rows; ++r)
                 copy_row(where_[static_cast<size_t>(p)].row(first + r), hidden_, row(p)[r]);
-        point_to_sums(0);
+        if (segment.accumulates) point_to_sums(first, rows, 0);
         for (const Instruction& i : segment.instructions) step(i, rows, padded_);
         for (int p : segment.stores)
             for (int64_t r = 0; r < rows; ++r)
                 copy_row(row(p)[r], hidden_, where_[static_cast<size_t>(p)].row(first + r));
     }
 
-    void point_to_sums(int64_t column) {
-        for (int s = 0; s < code_.sums; ++s)
-            std::fill_n(row(first_sum_ + static_cast<size_t>(s)), tile_rows_, sums_ + s * padded_ + column);
+    void point_to_sums(int64_t first, int64_t rows, int64_t column) {
+        T* const* own = sums_.data() + first;
+        for (int s = 0; s < code_.sums; ++s) {
+            T** const to = row(first_sum_ + static_cast<size_t>(s));
+            for (int64_t r = 0; r < rows; ++r) to[r] = own[r] + s * padded_ + column;
+        }
     }
 
     // A uniform value is computed on the first vector of a row and then repeated.
@@ -240,7 +245,7 @@ class Interpreter {
     const Code& code_;
     int64_t hidden_, padded_;
     bool direct_;
-    T* sums_;
+    std::vector<T*> sums_;
     int64_t tile_rows_, chunk_;
     std::vector<Where<T>> where_;
     std::vector<T*> table_;

@@ -23,6 +23,7 @@ struct Segment {
     std::vector<int> loads, stores;
     std::vector<int> used;  // loads and stores, each place once
     std::vector<Instruction> instructions;
+    bool accumulates = false;  // an instruction adds to sums over rows
 };
 
 struct Code {
@@ -36,9 +37,7 @@ struct Code {
     bool only_state(size_t segment) const {
         for (int p : segments[segment].stores)
             if (places[static_cast<size_t>(p)].buffer != D_NEW_STATE) return false;
-        for (const Instruction& i : segments[segment].instructions)
-            if (i.op == Op::accumulate) return false;
-        return true;
+        return !segments[segment].accumulates;
     }
 };
 
@@ -127,6 +126,7 @@ inline Segment read_segment(abi::Reader& reader, size_t places) {
         segment.instructions.push_back({static_cast<Op>(given.op), given.uniform != 0, static_cast<int>(given.target),
                                         static_cast<int>(given.a), static_cast<int>(given.b),
                                         static_cast<int>(given.c)});
+        segment.accumulates |= segment.instructions.back().op == Op::accumulate;
     }
     return segment;
 }

@@ -177,7 +177,7 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
         const Task& task = tasks[static_cast<size_t>(i)];
         const Direction<T>& call = calls[task.call];
         const Code& code = call.train ? call.program->train : call.program->run;
-        TimeLoop<T>(call, code, weights.of(task.call), task.rows, nullptr, pool).forward();
+        TimeLoop<T>(call, code, weights.of(task.call), task, pool).forward();
     });
     workspace.keep_at_most(kKeptBytes);
     return Status::ok;
@@ -306,7 +306,7 @@ void clear_unused(const Direction<T>& call) {
 template <typename T>
 void finish_vectors(const Direction<T>& call) {
     const Program& program = *call.program;
-    const int64_t H = program.hidden;
+    const int64_t H = program.hidden, padded = round_up(H, kWidth<T>);
     std::vector<bool> begun(program.parameters.size(), false);
     begun[0] = true;
     for (const WeightGradient& gradient : program.weight_gradients)
@@ -316,14 +316,14 @@ void finish_vectors(const Direction<T>& call) {
     if (T* bias = call.gradients[1])
         for (size_t g = 0; g < program.input_sums.size(); ++g)
             if (program.input_sums[g] >= 0)
-                std::copy_n(call.sums + program.input_sums[g] * H, H, bias + static_cast<int64_t>(g) * H);
+                std::copy_n(call.sums + program.input_sums[g] * padded, H, bias + static_cast<int64_t>(g) * H);
     for (size_t v = 0; v < program.vectors.size(); ++v) {
         const VectorSource& vector = program.vectors[v];
         T* gradient = call.gradients[static_cast<size_t>(vector.parameter)];
         if (!gradient) continue;
         for (int number : program.vector_gradients[v])
             for (int64_t u = 0; u < H; ++u)
-                gradient[vector.start + (vector.single ? 0 : u)] += call.sums[number * H + u];
+                gradient[vector.start + (vector.single ? 0 : u)] += call.sums[number * padded + u];
     }
 }
 
@@ -331,22 +331,17 @@ template <typename T>
 void run_backward_loops(std::vector<Direction<T>>& calls, const LoopWeights<T>& weights, int64_t threads,
                         int64_t column_threads) {
     const std::vector<Task> tasks = divide(calls, column_threads > 1 ? 1 : threads);
-    std::vector<std::vector<T>> sums(tasks.size());
     run_loops(static_cast<int64_t>(tasks.size()), threads, column_threads, [&](int64_t i, ThreadPool& pool) {
         const Task& task = tasks[static_cast<size_t>(i)];
         const Direction<T>& call = calls[task.call];
-        const int64_t padded = round_up(call.program->hidden, kWidth<T>);
-        std::vector<T>& mine = sums[static_cast<size_t>(i)];
-        mine.assign(static_cast<size_t>(call.program->backward.sums * padded), T(0));
-        TimeLoop<T>(call, call.program->backward, weights.of(task.call), task.rows, mine.data(), pool).backward();
+        TimeLoop<T>(call, call.program->backward, weights.of(task.call), task, pool).backward();
     });
-    for (const Direction<T>& call : calls)
-        std::fill_n(call.sums, call.program->backward.sums * call.program->hidden, T(0));
-    for (size_t i = 0; i < tasks.size(); ++i) {  // in the order of tasks, so that results are reproducible
-        const Direction<T>& call = calls[tasks[i].call];
-        const int64_t H = call.program->hidden, padded = round_up(H, kWidth<T>);
-        for (int64_t s = 0; s < call.program->backward.sums; ++s)
-            for (int64_t u = 0; u < H; ++u) call.sums[s * H + u] += sums[i][static_cast<size_t>(s * padded + u)];
+    for (const Direction<T>& call : calls) {  // the sums of the first group become those of all rows
+        if (call.rows == 0) std::fill_n(call.sums, call.sums_of_group(), T(0));
+        for (int64_t group = 1; group < groups_of(call.rows); ++group) {
+            const T* from = call.sums + group * call.sums_of_group();
+            for (int64_t j = 0; j < call.sums_of_group(); ++j) call.sums[j] += from[j];
+        }
     }
 }
 
@@ -363,7 +358,7 @@ void backward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
         for (Buffer buffer : {D_INPUT, D_PRODUCTS, OPERANDS})
             arena.ask(call.base[buffer], call.tokens * call.stride[buffer]);
         arena.ask(call.base[VECTORS], vector_elements(call));
-        arena.ask(call.sums, program.backward.sums * H);
+        arena.ask(call.sums, std::max<int64_t>(1, groups_of(call.rows)) * call.sums_of_group());
     }
     const int64_t column_threads = threads_for_columns(calls, threads);
     LoopWeights<T> weights(calls, true, column_threads > 1);

@@ -109,7 +109,7 @@ class StreamLayer {
           products_memory_(rows * columns(PRODUCT)), operands_(rows * columns(OPERAND)),
           scratch_(rows * columns(SCRATCH)), projected_(weights.input ? rows * weights.input->columns() : 0),
           converted_(rows * converted_row()), arena_(Interpreter<T>::arena_size(code_, H_)),
-          interpreter_(code_, H_, arena_.data(), nullptr) {
+          interpreter_(code_, H_, arena_.data(), {}) {
         input_ = weights.table ? weights.table->data() : projected_.data();
         input_stride_ = weights.input ? weights.input->columns() : program_.width();
         std::fill_n(products_memory_.data(), rows * columns(PRODUCT), T(0));  // columns that pad the last panel

@@ -20,10 +20,12 @@ constexpr int64_t kProjectedRows = 64;  // of several steps that are projected a
 template <typename T>
 class TimeLoop {
   public:
-    TimeLoop(const Direction<T>& call, const Code& code, const PackedWeights<T>& weights,
-             const std::vector<int64_t>& rows, T* sums, ThreadPool& pool)
-        : call_(call), code_(code), weights_(weights), program_(*call.program), rows_(rows), pool_(pool),
-          H_(call.program->hidden), interpreter_(code, H_, arena(call, code, static_cast<int64_t>(rows.size())), sums) {
+    TimeLoop(const Direction<T>& call, const Code& code, const PackedWeights<T>& weights, const Task& task,
+             ThreadPool& pool)
+        : call_(call), code_(code), weights_(weights), program_(*call.program), rows_(task.rows), pool_(pool),
+          H_(call.program->hidden),
+          interpreter_(code, H_, arena(call, code, static_cast<int64_t>(rows_.size())), sums_of(call, code, task)) {
+        const std::vector<int64_t>& rows = rows_;
         const size_t n = rows.size();
         offsets_.resize(n);
         token_.resize(n);
@@ -112,6 +114,19 @@ class TimeLoop {
     }
 
   private:
+    // The sums of each row's group, which begin at zero; nothing, if the code has no sums.
+    static std::vector<T*> sums_of(const Direction<T>& call, const Code& code, const Task& task) {
+        std::vector<T*> sums;
+        if (!code.sums) return sums;
+        sums.reserve(task.groups.size());
+        for (int64_t group : task.groups) {
+            T* own = call.sums + group * call.sums_of_group();
+            if (sums.empty() || sums.back() != own) std::fill_n(own, call.sums_of_group(), T(0));
+            sums.push_back(own);
+        }
+        return sums;
+    }
+
     // Lays out the local buffers; returns the rest of the thread's memory, for the interpreter.
     T* arena(const Direction<T>& call, const Code& code, int64_t rows) {
         static thread_local Workspace workspace;
