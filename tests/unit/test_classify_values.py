@@ -15,6 +15,9 @@ from weft.errors import WeftError
 from weft.nn.channels import ChannelLayer
 from weft.series import SeriesColumns
 from weft.series.examples import read_examples
+from weft.server.errors import RequestError
+from weft.server.operations import served_operations
+from weft.tasks import get_task
 from weft.tasks.classify.config import ClassifyConfig, ClassifyModelConfig
 from weft.tasks.classify.convolutions import KERNEL_LENGTH, TRIPLES, ConvolutionKernels
 from weft.tasks.classify.model import Classifier, LabelledBatch
@@ -240,6 +243,25 @@ def test_wrong_values_to_classify(model):
         model.classify([[1, 2, 3]])
     with pytest.raises(WeftError, match="`column`"):
         model.read_inputs(model.operations["classify"], (), "x.csv", column="a")
+
+
+def test_a_request_with_values_has_a_label_as_answer(model):
+    served = served_operations(get_task("classify"), model.run, model)["classify"]
+    options = served.read_options({})
+    value = [[1000, 0.5], [1010.5, None], [990, 1]]
+    served.check_inputs([value], options)
+    (record,) = served.predict([value], options)
+    assert record["label"] in ("quick", "slow")
+    for wrong in ("a text", [[1, 2, 3]], [[1, "a"]]):
+        with pytest.raises(RequestError):
+            served.check_inputs([wrong], options)
+
+
+def test_what_a_table_contains_is_said(tmp_path):
+    rows = [f"{series},{step},{np.sin(step)},{'ab'[series % 2]}" for series in range(12) for step in range(9)]
+    (tmp_path / "x.csv").write_text("\n".join(["id,time,x,label", *rows]) + "\n")
+    started = weft.start_classify(tmp_path / "x.csv", tmp_path / "run", {**SMALL, "model.wide": False})
+    assert "x.csv contains series (by its columns)" in started.summary
 
 
 def test_requests_have_the_schema_of_the_series(model):

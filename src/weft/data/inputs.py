@@ -38,7 +38,9 @@ class InputKind(NamedTuple):
     reason: str
 
 
-def check_input_kind(source: Any, expected: Sequence[str], given: str = "", *, task: str) -> str:
+def check_input_kind(
+    source: Any, expected: Sequence[str], given: str = "", *, task: str, known: InputKind | None = None
+) -> str:
     """The kind of a source, `given` or looked for, in a line; "" for what is no file.
 
     Raises:
@@ -46,7 +48,7 @@ def check_input_kind(source: Any, expected: Sequence[str], given: str = "", *, t
     """
     if given and given not in INPUTS:
         raise unknown_name("input", given, INPUTS)
-    found = InputKind(given, "as given") if given else input_kind(source)
+    found = InputKind(given, "as given") if given else known or input_kind(source)
     if not expected or found is None:
         return ""
     name = str(source) if isinstance(source, str | Path) else "the data"

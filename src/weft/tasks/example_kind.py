@@ -10,12 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from weft.data.inputs import PEEKED, input_kind
+from weft.data.inputs import PEEKED, InputKind, input_kind
 from weft.series import SeriesSet, TimeSeries
 from weft.series.examples import is_table_of_series
 from weft.tasks.config import SERIES_EXAMPLES, SERIES_SETTINGS, TEXT_EXAMPLES, ExamplesConfig
 
 LOOKED_AT = 500  # rows of a table
+
+
+def kind_of_examples(source: Any, data: ExamplesConfig) -> InputKind | None:
+    """The kind of a file of examples that `choose_input` reads as series; None of others."""
+    if not isinstance(source, str | Path) or not Path(source).is_file() or data.input != "auto":
+        return None
+    general = input_kind(source)
+    if general is not None and general.kind == SERIES_EXAMPLES:
+        return general
+    found = choose_input(source, data)
+    return InputKind(found, "by its columns") if found == SERIES_EXAMPLES else None
 
 
 def choose_input(source: Any, data: ExamplesConfig) -> str:

@@ -18,7 +18,7 @@ from torch import nn
 
 from weft.cells import Cell, using_cells
 from weft.config import as_config, from_dict, to_dict
-from weft.data.inputs import check_input_kind
+from weft.data.inputs import InputKind, check_input_kind
 from weft.errors import WeftError, check_path
 from weft.metrics import Metric
 from weft.tasks.config import with_input, with_strict
@@ -143,6 +143,10 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             The content of fields.json; see `fields_content`.
         """
 
+    def kind_of(self, source: Any, config: TaskConfig) -> InputKind | None:
+        """The kind of a file, where the task knows better than its content in general; None: as that says."""
+        return None
+
     def choose(self, run: Run, config: TaskConfig) -> tuple[TaskConfig, str]:
         """Chooses the settings of a new run that are "auto", from the data that `open` stored; says what they are."""
         return choose_precision(config), ""
@@ -196,7 +200,10 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             if workers.has_started(out):  # before a restart of the workers
                 return self.resume(out)
             cells, settings = record_cells(settings), slices_for(workers, settings)
-            kind, _ = [check_input_kind(data, self.inputs, input, task=self.name) for data in (source, dev)]
+            kind, _ = [
+                check_input_kind(data, self.inputs, input, task=self.name, known=self.kind_of(data, settings))
+                for data in (source, dev)
+            ]
             with staged(out) as folder:
                 lock = lock_run(folder)  # it stays with the folder
                 fields = self.read(source, dev, settings, data_folder(folder), origin)

@@ -322,7 +322,8 @@ class ClassifyPredictor(TaskPredictor):
         """Accuracy, F1 and the confusion matrix; with `against`, accuracy beside other classifiers."""
         examples = None if data is None else self.read(data, strict=strict)
         left_out = {} if examples is None else {"left_out": examples.left_out}
-        notes = [] if examples is None else [f"{data}: {examples.description}"]
+        of_text = isinstance(self.input, TextInput)
+        notes = [] if examples is None else [f"{data}: {examples.description}" if of_text else examples.description]
         if against:
             from weft.tasks.classify.compare import compare_classifiers
 

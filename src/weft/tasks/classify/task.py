@@ -14,6 +14,7 @@ import torch
 from weft.config import auto_settings, from_dict, resolve_auto
 from weft.data.buckets import Buckets, take
 from weft.data.column import IntArray
+from weft.data.inputs import InputKind
 from weft.errors import warn
 from weft.metrics import ACCURACY, CROSS_ENTROPY
 from weft.tasks.classify.class_weights import class_weights
@@ -41,6 +42,7 @@ from weft.tasks.classify.predictor import (
 from weft.tasks.classify.readers import ExampleSource, read_labelled
 from weft.tasks.classify.wide import LinearFitting, held_out_scores, load_wide
 from weft.tasks.config import EPOCHS_SETTING
+from weft.tasks.example_kind import kind_of_examples
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import load_members, trained_members
 from weft.tasks.pretraining import (
@@ -125,6 +127,9 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
         assert model.embedding.weight is not None
         model.embedding.weight.data.copy_(encoder.embedding)
         take_over_stack(model.stack, encoder)
+
+    def kind_of(self, source: Any, config: ClassifyConfig) -> InputKind | None:
+        return kind_of_examples(source, config.data)
 
     def choose(self, run: Run, config: ClassifyConfig) -> tuple[ClassifyConfig, str]:
         config, reads = choose_precision(config), input_of(run)

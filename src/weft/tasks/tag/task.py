@@ -13,8 +13,10 @@ from weft.cells import State
 from weft.config import auto_settings, from_dict, resolve_auto
 from weft.data.buckets import Buckets, take
 from weft.data.column import IntArray
+from weft.data.inputs import InputKind
 from weft.metrics import CROSS_ENTROPY, TAGGING_SCORE
 from weft.tasks.config import EPOCHS_SETTING
+from weft.tasks.example_kind import kind_of_examples
 from weft.tasks.inspection import Inspection
 from weft.tasks.members import load_members
 from weft.tasks.pretraining import SHARED_LAYERS, PretrainedLayers, layer_groups, shared_settings, take_over_stack
@@ -99,6 +101,9 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
         assert model.encoder.words is not None
         model.encoder.words.weight.data.copy_(encoder.embedding)
         take_over_stack(model.stack, encoder)
+
+    def kind_of(self, source: Any, config: TagConfig) -> InputKind | None:
+        return kind_of_examples(source, config.data)
 
     def choose(self, run: Run, config: TagConfig) -> tuple[TagConfig, str]:
         config, vocabulary = choose_precision(config), run.decode(TaggerVocabulary.from_json)
