@@ -258,7 +258,7 @@ def test_a_request_with_values_has_a_label_as_answer(model):
 
 
 def test_what_a_table_contains_is_said(tmp_path):
-    rows = [f"{series},{step},{np.sin(step)},{'ab'[series % 2]}" for series in range(12) for step in range(9)]
+    rows = [f"{series},{step},{np.sin(step + series)},{'ab'[series % 2]}" for series in range(12) for step in range(9)]
     (tmp_path / "x.csv").write_text("\n".join(["id,time,x,label", *rows]) + "\n")
     started = weft.start_classify(tmp_path / "x.csv", tmp_path / "run", {**SMALL, "model.wide": False})
     assert "x.csv contains series (by its columns)" in started.summary

@@ -141,7 +141,7 @@ class Series(Field[TimeSeries]):
 
     @property
     def schema(self) -> dict[str, Any]:
-        number = {"type": ["number", "null"]}
+        number = {"anyOf": [{"type": "number"}, {"type": "null"}]}
 
         def steps(width: int) -> dict[str, Any]:
             return {"type": "array", "items": {"type": "array", "items": number, "minItems": width, "maxItems": width}}
