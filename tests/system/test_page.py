@@ -425,6 +425,8 @@ def test_forecast(reader, runs, tmp_path):
     expect(rows).to_have_count(9)
     page.locator("fieldset").get_by_text("80%", exact=True).click()
     expect(page.locator(".table thead th")).to_have_count(4)
+    page.locator("fieldset").get_by_text("1 : 100", exact=True).click()
+    expect(page.get_by_role("heading", name="Anomalies of y")).to_be_visible()
 
     reader.refused = True
     page.get_by_label("Or paste a table").fill("ds,y\n2020-01-01,1\n2020-02-01,two\n2020-03-01,3\n")

@@ -89,6 +89,21 @@ def test_figures_have_bands_dates_and_gaps(model):
     assert weights.names[0] == next(iter(probes.forecast(model).weights))
 
 
+def test_anomalies_are_dots_outside_of_the_band(model):
+    values = [None if np.isnan(value) else float(value) for value in model.history.series[0].target[:, 0]]
+    values[50] = 3 * values[49]
+    found = probes.forecast(model, json.dumps({"y": values}), rate=0.01, steps=40)
+    expected = model.anomalies([{"y": values}], rate=0.01)[0]
+    assert found.anomalies["anomaly"].tolist() == expected.anomalies[-40:].tolist()
+    assert found.anomalies["anomaly"][50 - len(values) + 40] == 1
+    figure = next(one for one in found.figures() if one.title.startswith("Anomalies"))
+    history, dots = figure.curves
+    assert dots.x.tolist() == np.flatnonzero(found.anomalies["anomaly"]).tolist()
+    assert weft.pictures.to_svg(figure).count("<circle") == len(dots.x)
+    band = figure.bands[0]
+    assert history.y[18] > band.high[band.x.tolist().index(18)]
+
+
 def test_the_command(folder, tmp_path):
     shown = succeeds(
         "look", folder / "run", "--data", folder / "shops.csv", "--series", "south", "--level", "90"

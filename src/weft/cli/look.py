@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft.probes import ProbeResult
 
 MANIFEST = Path(__file__).parents[1] / "probes" / "manifest.json"  # written by tools/probe_manifest.py
-KINDS: dict[str, Any] = {"integer": int, "string": str, "boolean": bool, "array": list[str]}
+KINDS: dict[str, Any] = {"integer": int, "number": float, "string": str, "boolean": bool, "array": list[str]}
 
 
 def described_probes() -> dict[str, Any]:

@@ -65,7 +65,11 @@ def draw_curves(figure: Curves, width: float = PLOT_WIDTH) -> Canvas:
         line, extra = _path(curve.x, curve.y, px, py), f' stroke-linejoin="round"{dash}'
         if figure.dates:
             line, extra = _broken_path(curve, px, py), f' stroke-linejoin="round" stroke-linecap="round"{dash}'
-        canvas.path(line, f"line{hue}", 1.8, extra=extra)
+        if curve.dots:
+            for x, y in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
+                canvas.circle(px(x), py(y), 4, f"dot{hue}", note=f"{curve.name}: {number(y)}")
+        else:
+            canvas.path(line, f"line{hue}", 1.8, extra=extra)
         if curve.best is not None and curve.best < len(curve.x):
             x, y = float(curve.x[curve.best]), float(curve.y[curve.best])
             canvas.circle(px(x), py(y), 4, f"dot{hue}", note=f"{curve.mark}: {number(y)} at {number(x)}")

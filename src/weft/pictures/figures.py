@@ -87,6 +87,7 @@ class Curve:
     hue: int | None = None  # the number of its colour; None: its place among the curves
     dashed: bool = False
     mark: str = "best"
+    dots: bool = False  # points without a line
 
 
 @dataclass(frozen=True, eq=False)

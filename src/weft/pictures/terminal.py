@@ -15,6 +15,7 @@ from weft.pictures.figures import (
     Alignment,
     Bars,
     ColouredText,
+    Curve,
     Curves,
     Figure,
     HeatMap,
@@ -75,6 +76,10 @@ def plain_lines(figure: Figure) -> Iterator[str]:
     else:
         for one in figure.intervals:
             yield f"{one.name}\t{number(one.value)}\t[{number(one.low)}, {number(one.high)}]\t{one.note}"
+
+
+def _mark(curve: Curve) -> str:
+    return "●" if curve.dots else "◦" if curve.dashed else "•"
 
 
 def _name_of(figure: Curves, x: float) -> str:
@@ -177,7 +182,7 @@ def _plot(figure: Curves, width: int) -> Iterator[Text]:
             value = float(scale(curve.y[good][at == column]).mean())
             exact = (value - low) / (high - low) * (PLOT_ROWS - 1)
             row = PLOT_ROWS - 1 - round(exact)
-            grid[row][column] = ("◦" if curve.dashed else "•", DARK_HUES[curve_hue(curve, place)])
+            grid[row][column] = (_mark(curve), DARK_HUES[curve_hue(curve, place)])
     for row, line in enumerate(grid):
         value = high - (high - low) * row / (PLOT_ROWS - 1)
         tick = number(10**value if figure.log else value) if row % 3 == 0 or row == PLOT_ROWS - 1 else ""
@@ -189,7 +194,7 @@ def _plot(figure: Curves, width: int) -> Iterator[Text]:
     yield Text(f"{'':{label}} {begin}{end:>{columns - len(begin)}}  {figure.x_label}", style="dim")
     names = Text(" " * (label + 1))
     for place, curve in enumerate(curves):
-        names.append(f"{'◦' if curve.dashed else '•'} {curve.name}  ", style=DARK_HUES[curve_hue(curve, place)])
+        names.append(f"{_mark(curve)} {curve.name}  ", style=DARK_HUES[curve_hue(curve, place)])
     for shade, band in zip("░▒▓", figure.bands, strict=False):
         names.append(f"{shade} {band.name}  ", style=DARK_HUES[band.hue])
     yield names

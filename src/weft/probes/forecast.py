@@ -19,6 +19,7 @@ FORECAST_HUE, HISTORY_HUE, BASELINE_HUES = (
     6,
     (4, 2, 3, 1, 5),
 )  # the colours of the forecast, the history and the baselines
+ALARM_HUE = 1
 FORECAST_NAME = "weft"
 
 
@@ -41,6 +42,8 @@ class Forecast(ProbeResult):
         earlier: (T,), what was forecast of the history from earlier cutoffs, one horizon apart, by the model that does
             not know the last horizon of its training data; NaN where nothing was.
         table: The forecast as the columns of a table, of this series or of all.
+        anomalies: (T,) each, where they were asked for: "score", "anomaly" (1 where there is one), and the ends "lower"
+            and "upper" of the values without an alarm.
         residuals: (T,), the history minus the earlier forecasts.
     """
 
@@ -59,6 +62,7 @@ class Forecast(ProbeResult):
     weights: Mapping[str, float]
     earlier: Array
     table: Mapping[str, Sequence[Any]]
+    anomalies: Mapping[str, Array]
     residuals: Array
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -104,6 +108,13 @@ class Forecast(ProbeResult):
                 **common,
             )
         ]
+        if self.anomalies:
+            low, high = self.anomalies["lower"], self.anomalies["upper"]
+            scored = np.isfinite(low + high)
+            alarms = known & (self.anomalies["anomaly"] == 1)
+            usual = Band("no alarm", past[scored], low[scored], high[scored])
+            marked = Curve("anomaly", past[alarms], self.history[alarms], hue=ALARM_HUE, dots=True)
+            figures.append(Curves(f"Anomalies of {name}", (history, marked), bands=(usual,), **common))
         if np.isfinite(self.residuals).any():
             shown = np.isfinite(self.earlier)
             earlier = Curve("forecast", past[shown], self.earlier[shown], hue=FORECAST_HUE)
@@ -137,6 +148,9 @@ def forecast(
     all_series: Annotated[
         bool, Option("A table of the forecasts of all series, not of this one alone.", flag="")
     ] = False,
+    rate: Annotated[
+        float | None, Option("Also anomalies, at this rate of false alarms for each value.", 1e-9, 0.5)
+    ] = None,
 ) -> Forecast:
     """A series with its forecast, the intervals and baselines, and the residuals of earlier forecasts.
 
@@ -152,13 +166,14 @@ def forecast(
         baselines: Names of baselines; "": the seasonal naive one, and that of the largest weight.
         steps: Steps of history.
         all_series: Whether the table has the forecasts of all series.
+        rate: False alarms for each value, of anomalies; None: they are not looked for.
 
     Raises:
         WeftError: The model forecasts no series, or the data cannot be read.
     """
     view = get_part(model, text or "", "series")(
         data=data, future=future, series=series, channel=channel, horizon=horizon, level=level, baselines=baselines,
-        steps=steps, all_series=all_series,
+        steps=steps, all_series=all_series, rate=rate,
     )  # fmt: skip
     intervals = {name: np.stack(ends) for name, ends in view.intervals.items()}
     return Forecast(**{**view._asdict(), "intervals": intervals}, residuals=view.history - view.earlier)

@@ -129,6 +129,8 @@ class SeriesView(NamedTuple):
         weights: The weight of each forecaster in the combination.
         earlier: (T,), what was forecast of the history from earlier cutoffs; NaN where nothing was.
         table: The forecast as the columns of a table, of this series or of all.
+        anomalies: (T,) each, where they were asked for: "score", "anomaly" (1 where there is one), and the ends "lower"
+            and "upper" of the values without an alarm.
     """
 
     reading: tuple[str, ...]
@@ -144,6 +146,7 @@ class SeriesView(NamedTuple):
     weights: Mapping[str, float]
     earlier: Array
     table: Mapping[str, Sequence[Any]]
+    anomalies: Mapping[str, Array]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from weft.errors import WeftError, short_repr, unknown_name
 from weft.metrics.forecast import QUANTILE_LEVELS
-from weft.series import SeriesSet
+from weft.series import SeriesSet, TimeSeries
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.calibration import MEDIAN, quantile_at
 from weft.tasks.forecast.data import rows_of
@@ -57,6 +57,7 @@ def view_series(
     baselines: str = "",
     steps: int | None = None,
     all_series: bool = False,
+    rate: float | None = None,
 ) -> SeriesView:
     """A series and its forecast.
 
@@ -72,6 +73,7 @@ def view_series(
         baselines: Baselines to forecast with, with commas; "": the seasonal naive one, and that of the largest weight.
         steps: Steps of history; None: some seasons and horizons.
         all_series: Whether the table has the forecasts of all series.
+        rate: False alarms for each value, of anomalies; None: they are not looked for.
     """
     found = read_text(predictor, text) if data is None else predictor.read_series(data)
     ids = tuple(one.id for one in found)
@@ -111,7 +113,19 @@ def view_series(
         _weights(predictor),
         _earlier(predictor, row, shown),
         predictor.forecasts(found if all_series else chosen, horizon, levels).columns(),
+        {} if rate is None else _anomalies(predictor, one, place, shown, rate),
     )  # fmt: skip
+
+
+def _anomalies(predictor: ForecastPredictor, one: TimeSeries, place: int, shown: int, rate: float) -> dict[str, Array]:
+    (record,) = predictor.anomalies([one], rate=rate)
+    columns = {"score": record.scores, "anomaly": record.anomalies.astype(np.float64)}
+    columns |= {"lower": record.lower[:, place], "upper": record.upper[:, place]}
+    found = {name: np.full(shown, np.nan) for name in columns}
+    for name, values in columns.items():  # series that go on from the training are scored from its end on
+        count = min(shown, len(values))
+        found[name][shown - count :] = values[len(values) - count :]
+    return found
 
 
 def inspect_forecast(predictor: ForecastPredictor, text: str) -> Inspection:

@@ -11,6 +11,7 @@ import { Failure } from '../components/status.js';
 
 const LARGEST = 1e6; // characters of a table, as the server takes them
 const LEVELS = ['80', '80,95', '50,80,95'];
+const RATES = [['', '–'], ['0.01', '1 : 100'], ['0.001', '1 : 1000']]; // of false alarms
 const MOST_STEPS = 10000;
 
 const cell = (value) => (typeof value === 'number' ? String(Number(value.toPrecision(10))) : /[",\n]/.test(value ?? '') ? `"${value.replace(/"/g, '""')}"` : value ?? '');
@@ -74,8 +75,9 @@ export function Forecast({ models }) {
   const [series, setSeries] = useParam('series', '');
   const [horizon, setHorizon] = useParam('horizon', 0);
   const [level, setLevel] = useParam('level', '80,95');
+  const [rate, setRate] = useParam('rate', '');
   const take = (text) => { refuse(null); setSeries(''); setTable(text); };
-  const options = { level, ...(series ? { series } : {}), ...(horizon ? { horizon } : {}) };
+  const options = { level, ...(series ? { series } : {}), ...(horizon ? { horizon } : {}), ...(rate ? { rate: Number(rate) } : {}) };
   const all = () => look(model.name, 'forecast', table, { ...options, all_series: true }).then(([found]) => found.table);
   return html`<${Bench} panel=${html`
     <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${(name) => { setSeries(''); setModel(name); }} />
@@ -84,12 +86,13 @@ export function Forecast({ models }) {
     <${TextBox} label=${t('pasteTable')} value=${table} onChange=${take} rows=${6} placeholder=${'unique_id,ds,y\nberlin,2024-01-01,12.5\n…'} />
     ${table ? html`<button class="button small" onClick=${() => take('')}>${t('ownTable')}</button>` : null}
     <${Fold}><${NumberBox} label=${t('horizon')} value=${horizon || model.settings.model.horizon} min=${1} max=${MOST_STEPS} onChange=${setHorizon} onClear=${() => setHorizon(0)} />
-      <${Choice} label=${t('levels')} value=${level} onChange=${setLevel} options=${LEVELS.map((one) => [one, one.split(',').map((part) => `${part}%`).join(' ')])} /><//>`}>
+      <${Choice} label=${t('levels')} value=${level} onChange=${setLevel} options=${LEVELS.map((one) => [one, one.split(',').map((part) => `${part}%`).join(' ')])} />
+      <${Choice} label=${t('alarmRate')} value=${rate} onChange=${setRate} options=${RATES} /><//>`}>
     <${Shown} model=${model.name} probe="forecast" text=${table} options=${options}>${({ figures, data }) => html`<div class="stack">
       <${Reading} lines=${data.reading} />
       ${data.ids.length > 1 ? html`<${Select} label=${t('series')} value=${data.id} onChange=${setSeries} options=${data.ids.map((one) => [one, one])} />` : null}
       ${figures.slice(0, 1).map((figure) => html`<${FigureView} figure=${figure} data=${data} note=${t('fanNote')} />`)}
       <${Table} found=${data} all=${all} />
-      ${figures.slice(1).map((figure, place) => html`<${FigureView} key=${`${figure.kind} ${place}`} figure=${figure} data=${data} note=${place === 0 && figure.kind === 'Curves' ? t('earlierNote') : ''} />`)}</div>`}<//>
+      ${figures.slice(1).map((figure, place) => html`<${FigureView} key=${`${figure.kind} ${place}`} figure=${figure} data=${data} note=${figure.bands?.length ? t('alarmNote') : place === (rate ? 1 : 0) && figure.kind === 'Curves' ? t('earlierNote') : ''} />`)}</div>`}<//>
   <//>`;
 }

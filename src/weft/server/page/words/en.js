@@ -39,7 +39,7 @@ export default {
   tableTooLarge: '{name} has {n} bytes; expected at most {most}. weft forecast reads files of any size.', ownTable: 'Back to the series of the training', ownSeries: 'These are series of the training, to their last values.',
   reading: 'How the table was read', horizon: 'Steps to forecast', levels: 'Intervals', series: 'Series',
   fanNote: 'The bands are intervals: as often as they say, the true value lies inside. Dashed: baselines. Point at a date for its values.',
-  earlierNote: 'Forecasts from earlier cutoffs, one horizon apart, by the model that does not know the last horizon of its training data.', forecastTable: 'Forecast as a table', copy: 'Copy as CSV', copied: 'Copied',
+  earlierNote: 'Forecasts from earlier cutoffs, one horizon apart, by the model that does not know the last horizon of its training data.', alarmRate: 'Anomalies: false alarms per value', alarmNote: 'Dots are values outside of what one of so many values without an anomaly leaves; in the band there is no alarm.', 'option-rate': 'Rate of false alarms', forecastTable: 'Forecast as a table', copy: 'Copy as CSV', copied: 'Copied',
   download: 'Download CSV', downloadAll: 'Download CSV of all {n} series', 'show-forecast': 'Forecast', 'option-series': 'Series', 'option-channel': 'Channel', 'option-horizon': 'Steps to forecast',
   'option-level': 'Intervals, in percent', 'option-baselines': 'Baselines', 'option-steps': 'Steps of history', 'option-all_series': 'Table of all series',
   // Operations

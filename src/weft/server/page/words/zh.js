@@ -37,7 +37,7 @@ export default {
   // 预测
   'view-forecast': '预测', forecastIntro: '预测序列的后续数值及其区间：把表格拖到页面上，或粘贴进来。', dropTable: '把 CSV 拖到这里，或选择文件', pasteTable: '或粘贴表格或 JSON', tableTooLarge: '{name} 有 {n} 字节，上限为 {most}。weft forecast 命令可读取任意大小的文件。', ownTable: '回到训练时的序列',
   ownSeries: '这些是训练时的序列，直到最后的数值。', reading: '表格的读取方式', horizon: '预测步数', levels: '区间', series: '序列', fanNote: '色带为区间：真实值落在其中的频率即所标的百分比。虚线为基线。指向日期可看数值。', earlierNote: '从更早的截止点作出的预测，每次一个预测期；所用模型不知道训练数据的最后一个预测期。',
-  forecastTable: '预测表', copy: '复制为 CSV', copied: '已复制', download: '下载 CSV', downloadAll: '下载全部 {n} 个序列的 CSV', 'show-forecast': '预测', 'option-series': '序列', 'option-channel': '通道', 'option-horizon': '预测步数',
+  alarmRate: '异常：每个数值的误报率', alarmNote: '圆点为超出正常范围的数值（误报率如所选）；色带之内不报警。', 'option-rate': '误报率', forecastTable: '预测表', copy: '复制为 CSV', copied: '已复制', download: '下载 CSV', downloadAll: '下载全部 {n} 个序列的 CSV', 'show-forecast': '预测', 'option-series': '序列', 'option-channel': '通道', 'option-horizon': '预测步数',
   'option-level': '区间（百分比）', 'option-baselines': '基线', 'option-steps': '历史步数', 'option-all_series': '全部序列的表格',
   // 操作
   operateIntro: '模型的每种操作，及其全部选项。', operation: '操作', jsonInput: '输入（JSON）', noJson: '输入不是 JSON', byDefault: '默认', onePerLine: '{name}（每行一个）',
