@@ -9,8 +9,10 @@ import pandas
 import pytest
 import torch
 from torch.distributions import Normal
+from typer.testing import CliRunner
 
 import weft
+import weft.cli
 from weft.errors import WeftError
 from weft.metrics.forecast import QUANTILE_LEVELS
 from weft.tasks.hmm.baum_welch import Counts, baum_welch, expected_counts
@@ -178,6 +180,16 @@ def test_a_forecaster_of_regimes(run):
     assert regimes()[~calm].mean() > 7
     longer = model.forecast(horizon=10)[0]
     assert longer.values.shape == (10, 1)
+
+
+def test_the_commands_train_and_use_it(tmp_path):
+    times = pandas.date_range("2024-01-01", periods=120, freq="D")
+    pandas.DataFrame({"ds": times, "y": regimes(120)}).to_csv(tmp_path / "t.csv", index=False)
+    train = ["train", "forecast", "--data", tmp_path / "t.csv", "--out", tmp_path / "run", "--set", "model.kind=hmm"]
+    for words in (train, ["forecast", tmp_path / "run"], ["eval", tmp_path / "run"], ["anomalies", tmp_path / "run"]):
+        done = CliRunner().invoke(weft.cli.app, [str(word) for word in words])
+        assert done.exit_code == 0, done.output
+        assert done.output
 
 
 def test_quantiles_are_those_of_the_mixture(run):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from weft.data.column import IntArray
+from weft.metrics import Metric
 from weft.metrics.forecast import MASE, QUANTILE_LEVELS, ForecastScores
 from weft.tasks.forecast.anomalies import Detector, Deviations, Moments, Tail
 from weft.tasks.forecast.baselines import BASELINES
@@ -36,6 +37,7 @@ from weft.training.trainer import Update
 FIRST_ITERATIONS, FURTHER_ITERATIONS = 40, 10  # of Baum-Welch before the held-out windows, and on everything
 TOLERANCE = 1e-5  # nats a value: a smaller gain ends the iterations
 PSEUDOCOUNT = 0.1
+LOG_LOSS = Metric("negative_log_likelihood", "nats", per="value")  # of scaled values, by their density
 BISECTIONS = 60
 DETECTOR_SHARE = 0.7  # of each series, to which the model that calibrates alarms is fitted
 LEAST_VALUES = 8  # before a value is scored
@@ -143,7 +145,7 @@ class RegimeFitting(ForecastPhase):
     """Fits a hidden Markov model: before the held-out windows, then to everything. A step is an iteration."""
 
     epochs, report_every, save_seconds = 1, 1, 5.0
-    loss = MASE.of("window")
+    loss = LOG_LOSS
 
     def __init__(self, rows: SeriesRows, config: ForecastConfig, evaluates: bool) -> None:
         self.rows, model = rows, config.model
@@ -162,6 +164,11 @@ class RegimeFitting(ForecastPhase):
     @property
     def can_evaluate(self) -> bool:
         return self.held_out.varies and (bool(self.held_out.evaluating) or self.held_out_scores is not None)
+
+    @property
+    def model(self) -> RegimeModel | None:
+        """The model of the run, once it is trained."""
+        return None if self.fitted is None else self.fitted[0]
 
     def models(self) -> tuple[RegimeModel, RegimeModel]:
         assert self.fitted is not None
@@ -191,8 +198,8 @@ class RegimeFitting(ForecastPhase):
                 self._finish()
             else:
                 self.held = self.hmm
-        note = f"log-likelihood {iteration.log_likelihood / max(1, values):.4f} a value"
-        return Update(MeanLoss(0.0, 0), 1, evaluation_due=done and bool(stage), stop=stop, note=note)
+        loss = MeanLoss(-iteration.log_likelihood, values)
+        return Update(loss, 1, evaluation_due=done and bool(stage), stop=stop)
 
     def _finish(self) -> None:
         """Calibrates both models on the held-out windows, by the model that does not know them."""
