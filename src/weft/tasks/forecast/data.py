@@ -163,12 +163,11 @@ def stored_set(run: Run, part: str, layout: Series) -> SeriesSet:
 
 
 def rows_of(found: Iterable[TimeSeries]) -> SeriesRows:
-    """The channels of series one after another, with the features of the linear map."""
-    series = list(found)
-    targets = [one.target[:, channel] for one in series for channel in range(one.target.shape[1])]
-    if not series or not series[0].known.shape[1]:
-        return SeriesRows(targets)
-    return SeriesRows(targets, [one.known for one in series for _ in range(one.target.shape[1])])
+    """The channels of series one after another, with their covariates and times."""
+    channels = [(one, channel) for one in found for channel in range(one.target.shape[1])]
+    targets = [one.target[:, channel] for one, channel in channels]
+    known = [one.known for one, _ in channels if one.known.shape[1]]
+    return SeriesRows(targets, known, [(one.start, one.frequency) for one, _ in channels])
 
 
 def _named(source: Any) -> str:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from weft.data.column import IntArray
 from weft.metrics.forecast import QUANTILE_LEVELS
+from weft.series.frequency import Frequency, Time
 from weft.tasks.forecast.baselines import BASELINES, forecast_baselines
 from weft.tasks.forecast.calibration import MEDIAN, Calibration, normal_quantiles, ordered
 from weft.tasks.forecast.direct import DirectNetwork
@@ -40,20 +41,24 @@ class SeriesRows(NamedTuple):
     Attributes:
         targets: (T,) of each; NaN where missing.
         features: (T + F, E) of each, known F steps beyond the end; empty where there are none.
+        starts: the time of the first value of each, and the step of time; empty where they are not known.
     """
 
     targets: Sequence[Array]
     features: Sequence[Array] = ()
+    starts: Sequence[tuple[Time, Frequency]] = ()
 
     def at(self, numbers: Sequence[int] | IntArray) -> SeriesRows:
         """Some of the series."""
         return SeriesRows(
-            [self.targets[one] for one in numbers], [self.features[one] for one in numbers if self.features]
+            [self.targets[one] for one in numbers],
+            [self.features[one] for one in numbers if self.features],
+            [self.starts[one] for one in numbers if self.starts],
         )
 
     def until(self, cutoffs: Sequence[int] | IntArray) -> SeriesRows:
         """The series as they are known before their cutoffs; covariates are known beyond."""
-        return SeriesRows([row[:cutoff] for row, cutoff in zip(self.targets, cutoffs, strict=True)], self.features)
+        return self._replace(targets=[row[:cutoff] for row, cutoff in zip(self.targets, cutoffs, strict=True)])
 
 
 class Forecaster(Protocol):

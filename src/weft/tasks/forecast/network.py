@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from weft.data.column import IntArray
 from weft.metrics.forecast import QUANTILE_LEVELS
+from weft.series.calendar import calendar_cycles, calendar_features
+from weft.series.frequency import Frequency
 from weft.tasks.forecast.calibration import ordered
 from weft.tasks.forecast.linear import (
     LARGEST_TARGET,
@@ -48,7 +50,8 @@ class NetworkForm:
         season: the length of a season.
         lags: the number of last values L.
         log: whether it works on logarithms.
-        features: the number of covariates E that are known in advance.
+        features: the number of covariates E that are known in advance, those of the calendar included.
+        calendar: how many of them, the last ones, are features of the calendar.
         cell: the name of its cell.
         hidden_size: its hidden units.
         dropout: its dropout rate.
@@ -64,9 +67,13 @@ class NetworkForm:
     hidden_size: int = 64
     dropout: float = 0.1
     distribution: str = "student-t"
+    calendar: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.horizon, self.season, self.lags) < 1 or min(self.features, self.hidden_size) < 0:
+        if (
+            min(self.horizon, self.season, self.lags) < 1
+            or min(self.calendar, self.features - self.calendar, self.hidden_size) < 0
+        ):
             raise ValueError("the sizes of a network are above 0")
 
     @property
@@ -171,7 +178,23 @@ class SeriesNetwork(nn.Module, ABC):
 
 
 def panel_of(rows: SeriesRows, form: NetworkForm) -> Panel:
-    return make_panel(rows.targets, form.window, rows.features or None)
+    """Series as a network sees them."""
+    known = form.features - form.calendar
+    panel = make_panel(rows.targets, replace(form, features=known).window, rows.features or None)
+    if not form.calendar:
+        return panel
+    calendar = np.zeros((len(panel.values), form.calendar))
+    for place, end, row, (start, frequency) in zip(panel.starts, panel.ends, rows.targets, rows.starts, strict=True):
+        steps = end - place + form.horizon
+        if count_calendar(frequency) == form.calendar:  # series of a run with times may have none
+            times = frequency.range(start, steps, first=first_value(row))
+            calendar[place : place + steps] = calendar_features(times, frequency)
+    return panel._replace(form=form.window, features=np.concatenate([panel.features, calendar], 1))
+
+
+def count_calendar(frequency: Frequency) -> int:
+    """The number of features of the calendar that series with a step of time have."""
+    return 2 * len(calendar_cycles(frequency))
 
 
 class DrawnWindows:

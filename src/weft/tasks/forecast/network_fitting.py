@@ -20,7 +20,7 @@ from weft.tasks.forecast.config import ForecastConfig
 from weft.tasks.forecast.direct import segment_size
 from weft.tasks.forecast.linear import first_value
 from weft.tasks.forecast.model import LOG_PREFIX, SeriesRows, make_network
-from weft.tasks.forecast.network import DrawnWindows, NetworkForm, SeriesNetwork, panel_of
+from weft.tasks.forecast.network import DrawnWindows, NetworkForm, SeriesNetwork, count_calendar, panel_of
 from weft.training.config import TrainConfig
 from weft.training.gradient_descent import GradientDescent
 from weft.training.loss import MeanLoss
@@ -162,7 +162,18 @@ def plan_networks(rows: SeriesRows, config: ForecastConfig) -> NetworkPlan:
     _check_settings(rows, config)
     hidden = model.hidden_size if model.hidden_size >= 0 else FEW_UNITS if windows < FEW_WINDOWS else MANY_UNITS
     lags = max(lags, season)
-    form = NetworkForm(horizon, season, lags, False, features, model.cell, hidden, model.dropout, model.distribution)
+    calendar = count_calendar(rows.starts[0][1]) if rows.starts and model.kind in STEPWISE else 0
+    form = NetworkForm(
+        horizon,
+        season,
+        lags,
+        features=features + calendar,
+        cell=model.cell,
+        hidden_size=hidden,
+        dropout=model.dropout,
+        distribution=model.distribution,
+        calendar=calendar,
+    )
     epochs = train.epochs if train.epochs > 0 else min(max(windows // EPOCH_WINDOWS, FEWEST_EPOCHS), LIMIT_OF_EPOCHS)
     descent = TrainConfig(
         learning_rate=train.learning_rate, weight_decay=0.01, ema_decay=0.99, seed=train.seed, slices=train.slices

@@ -390,7 +390,7 @@ class ForecastPredictor(TaskPredictor):
         found = model.quantiles(rows, steps) if isinstance(model, ForecastModel) else model.quantiles(rows)
         while found.shape[1] < steps:
             targets = [np.concatenate([row, part[:, MEDIAN]]) for row, part in zip(rows.targets, found, strict=True)]
-            further, last = self.model.quantiles(SeriesRows(targets, rows.features)), found[:, -1:]
+            further, last = self.model.quantiles(rows._replace(targets=targets)), found[:, -1:]
             middle, spread = further[..., MEDIAN, None], last - last[..., MEDIAN, None]
             distances = further - middle  # errors of both stretches add up
             further = middle + np.sign(distances + spread) * np.hypot(distances, spread)
