@@ -180,7 +180,7 @@ class SeriesNetwork(nn.Module, ABC):
 def panel_of(rows: SeriesRows, form: NetworkForm) -> Panel:
     """Series as a network sees them."""
     known = form.features - form.calendar
-    panel = make_panel(rows.targets, replace(form, features=known).window, rows.features or None)
+    panel = make_panel(rows.targets, replace(form.window, features=known), rows.features or None)
     if not form.calendar:
         return panel
     calendar = np.zeros((len(panel.values), form.calendar))
