@@ -46,40 +46,25 @@ REPORTS = 8  # at so many points of its training a trial may be stopped
 
 @dataclass(frozen=True)
 class TrialResult:
-    """One trial.
+    """One trial."""
 
-    Attributes:
-        number: its number in the study; 0 has the default settings.
-        state: "complete", "pruned" or "failed".
-        score: the best held-out score, lower is better; NaN if there is none.
-        metrics: all metrics of the best evaluation.
-        settings: the settings that were searched.
-        path: its run directory; None if it was deleted, or is on another machine.
-    """
-
-    number: int
-    state: str
-    score: float
-    metrics: Mapping[str, float]
-    settings: Mapping[str, Any]
-    path: Path | None
+    number: int  # its number in the study; 0 has the default settings
+    state: str  # "complete", "pruned" or "failed"
+    score: float  # the best held-out score, lower is better; NaN if there is none
+    metrics: Mapping[str, float]  # all metrics of the best evaluation
+    settings: Mapping[str, Any]  # the settings that were searched
+    path: Path | None  # its run directory; None if it was deleted, or is on another machine
 
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What a search has found.
+    """What a search has found."""
 
-    Attributes:
-        trials: all trials of the study that have ended, by number.
-        best: the trial with the best score.
-        tests: paired tests of the defaults and the best trial, one for each metric, where both runs are here.
-        picture: the file with the picture of the study.
-    """
-
-    trials: tuple[TrialResult, ...]
-    best: TrialResult
+    trials: tuple[TrialResult, ...]  # all trials of the study that have ended, by number
+    best: TrialResult  # the trial with the best score
+    # paired tests of the defaults and the best trial, one for each metric, where both runs are here
     tests: tuple[PairedTest, ...]
-    picture: Path
+    picture: Path  # the file with the picture of the study
 
 
 def tune(

@@ -67,20 +67,13 @@ class Buckets(Generic[Batch]):
     A batch has at most `max_tokens` tokens, padding included, in its longest column, and at most `size` examples; an
     example that exceeds `max_tokens` is a batch of its own. Batches are in random order, and examples of equal length
     are shuffled; the batch boundaries are fixed, so that every epoch has the same number of batches.
-
-    Attributes:
-        lengths: (N,) or (N, columns) the length of each example, in every column that counts.
-        max_tokens: the maximum number of tokens per batch.
-        size: the maximum number of examples per batch.
-        seed: the random seed.
-        collate: makes a batch from the indices (B,) of its examples.
     """
 
-    lengths: IntArray
-    max_tokens: int
-    size: int
-    seed: int
-    collate: Callable[[IntArray], Batch]
+    lengths: IntArray  # (N,) or (N, columns) the length of each example, in every column that counts
+    max_tokens: int  # the maximum number of tokens per batch
+    size: int  # the maximum number of examples per batch
+    seed: int  # the random seed
+    collate: Callable[[IntArray], Batch]  # makes a batch from the indices (B,) of its examples
 
     def __post_init__(self) -> None:
         if not len(self.lengths):

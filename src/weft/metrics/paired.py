@@ -20,23 +20,14 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class ExampleStatistics:
-    """A metric of a model as the statistics of each example, which add up.
+    """A metric of a model as the statistics of each example, which add up."""
 
-    Attributes:
-        metric: Its name, as evaluations have it: "cross_entropy", "accuracy", "f1", "bleu".
-        unit: What one example is: "text", "sentence".
-        signature: What exactly was measured. Statistics of the same examples with equal signatures are comparable.
-        sums: (N, K), the K statistics of each of N examples.
-        score: Sums of statistics (..., K) to scores (...).
-        higher_is_better: Whether a higher score is the better one.
-    """
-
-    metric: str
-    unit: str
-    signature: str
-    sums: Array
-    score: Callable[[Array], Array]
-    higher_is_better: bool = True
+    metric: str  # its name, as evaluations have it: "cross_entropy", "accuracy", "f1", "bleu"
+    unit: str  # what one example is: "text", "sentence"
+    signature: str  # what exactly was measured. Statistics of the same examples with equal signatures are comparable
+    sums: Array  # (N, K), the K statistics of each of N examples
+    score: Callable[[Array], Array]  # sums of statistics (..., K) to scores (...)
+    higher_is_better: bool = True  # whether a higher score is the better one
 
 
 class BootstrapDifference(NamedTuple):

@@ -15,30 +15,20 @@ SEQUENTIAL, DIVERGING = "sequential", "diverging"  # from 0 or the least value u
 
 @dataclass(frozen=True, eq=False)
 class ColouredText:
-    """A text whose tokens are coloured by a value.
+    """A text whose tokens are coloured by a value."""
 
-    Attributes:
-        title: One line above the figure.
-        tokens: The tokens in order.
-        values: One for each token; NaN for a token without a value.
-        label: What the values are, for the legend.
-        scale: "sequential" or "diverging".
-        notes: For each token what is shown when the pointer is on it; without them its value.
-        influence: (P, T) or empty: the values of all tokens for each of P predictions.
-        about: What each prediction is about.
-        rows: For each token the prediction that is shown where one points at it, or -1; empty: none is about a token.
-        limits: The values of the ends of the scale, where they are not those of the data.
-    """
-
-    title: str
-    tokens: tuple[str, ...]
-    values: Array
-    label: str = ""
-    scale: str = SEQUENTIAL
-    notes: tuple[str, ...] = ()
+    title: str  # one line above the figure
+    tokens: tuple[str, ...]  # the tokens in order
+    values: Array  # one for each token; NaN for a token without a value
+    label: str = ""  # what the values are, for the legend
+    scale: str = SEQUENTIAL  # "sequential" or "diverging"
+    notes: tuple[str, ...] = ()  # for each token what is shown when the pointer is on it; without them its value
+    # (P, T) or empty: the values of all tokens for each of P predictions
     influence: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    about: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()  # what each prediction is about
+    # for each token the prediction that is shown where one points at it, or -1; empty: none is about a token
     rows: tuple[int, ...] = ()
+    # the values of the ends of the scale, where they are not those of the data
     limits: tuple[float, float] | None = None
 
     def note(self, place: int) -> str:
@@ -48,30 +38,18 @@ class ColouredText:
 
 @dataclass(frozen=True, eq=False)
 class HeatMap:
-    """A matrix in colours: gates over time, gradients, attention, a confusion matrix.
+    """A matrix in colours: gates over time, gradients, attention, a confusion matrix."""
 
-    Attributes:
-        title: One line above the figure.
-        values: (R, C); NaN for a cell without a value.
-        rows: R labels, or none.
-        columns: C labels, or none.
-        label: What the values are, for the legend.
-        row_title: What the rows are.
-        column_title: What the columns are.
-        scale: "sequential" or "diverging".
-        annotate: Write each value into its cell.
-        limits: The values of the ends of the scale, where they are not those of the data.
-    """
-
-    title: str
-    values: Array
-    rows: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    label: str = ""
-    row_title: str = ""
-    column_title: str = ""
-    scale: str = SEQUENTIAL
-    annotate: bool = False
+    title: str  # one line above the figure
+    values: Array  # (R, C); NaN for a cell without a value
+    rows: tuple[str, ...] = ()  # R labels, or none
+    columns: tuple[str, ...] = ()  # C labels, or none
+    label: str = ""  # what the values are, for the legend
+    row_title: str = ""  # what the rows are
+    column_title: str = ""  # what the columns are
+    scale: str = SEQUENTIAL  # "sequential" or "diverging"
+    annotate: bool = False  # write each value into its cell
+    # the values of the ends of the scale, where they are not those of the data
     limits: tuple[float, float] | None = None
 
 
@@ -103,28 +81,18 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Lines over a common x axis.
+    """Lines over a common x axis."""
 
-    Attributes:
-        title: One line above the figure.
-        curves: The lines.
-        x_label: What x is.
-        y_label: What y is.
-        log: A logarithmic y axis; values that are not positive are left out.
-        ticks: Labels of x = 0, 1, ..., where x counts tokens or steps of time.
-        dates: The times of x = 0, 1, ... in ISO 8601, where x counts steps of time: the axis has round dates, and a
-            line ends where a step is missing.
-        bands: Areas behind the lines, the widest first.
-    """
-
-    title: str
-    curves: tuple[Curve, ...]
-    x_label: str = ""
-    y_label: str = ""
-    log: bool = False
-    ticks: tuple[str, ...] = ()
+    title: str  # one line above the figure
+    curves: tuple[Curve, ...]  # the lines
+    x_label: str = ""  # what x is
+    y_label: str = ""  # what y is
+    log: bool = False  # a logarithmic y axis; values that are not positive are left out
+    ticks: tuple[str, ...] = ()  # labels of x = 0, 1, ..., where x counts tokens or steps of time
+    # the times of x = 0, 1, ... in ISO 8601, where x counts steps of time: the axis has round dates, and a line ends
+    # where a step is missing
     dates: tuple[str, ...] = ()
-    bands: tuple[Band, ...] = ()
+    bands: tuple[Band, ...] = ()  # areas behind the lines, the widest first
 
 
 @dataclass(frozen=True)
@@ -157,38 +125,23 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class StateDiagram:
-    """States in a circle with arrows as wide as their transition probabilities.
+    """States in a circle with arrows as wide as their transition probabilities."""
 
-    Attributes:
-        title: One line above the figure.
-        states: The names.
-        notes: For each state some lines beside it: its most probable tokens.
-        transition: (K, K), from, to.
-        least: Arrows of lower probability are left out.
-    """
-
-    title: str
-    states: tuple[str, ...]
-    notes: tuple[tuple[str, ...], ...]
-    transition: Array
-    least: float = 0.05
+    title: str  # one line above the figure
+    states: tuple[str, ...]  # the names
+    notes: tuple[tuple[str, ...], ...]  # for each state some lines beside it: its most probable tokens
+    transition: Array  # (K, K), from, to
+    least: float = 0.05  # arrows of lower probability are left out
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Two rows of tokens, and lines between them, as thick as their weights: the attention of a translation.
+    """Two rows of tokens, and lines between them, as thick as their weights: the attention of a translation."""
 
-    Attributes:
-        title: One line above the figure.
-        values: (R, C), from 0 to 1.
-        rows: R tokens, below.
-        columns: C tokens, above.
-    """
-
-    title: str
-    values: Array
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
+    title: str  # one line above the figure
+    values: Array  # (R, C), from 0 to 1
+    rows: tuple[str, ...]  # R tokens, below
+    columns: tuple[str, ...]  # C tokens, above
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,11 +27,11 @@ from weft.probes.layers import (
     OnlyPart,
     OnlyStack,
     choose_layers,
+    find_layers,
     layer_by_layer,
     part_labels,
     part_title,
     record_layers,
-    split_stack,
     take_step,
 )
 from weft.probes.parts import get_network
@@ -252,42 +252,35 @@ def sweep(network: Network, predictions: Sequence[int]) -> tuple[GradientFlow, A
     Returns:
         The gradient flow, and the norm of dL_t/dx_s of the embeddings, (P, T).
     """
-    ((key, (stack, tokens)),) = network.stacks.items()
-    layers = split_stack(key, stack)
-    runs = list(record_layers(network, [name for name, _ in layers]).values())
+    ((_, (stack, tokens)),) = network.stacks.items()
+    recorded = record_layers(network, find_layers(network))
+    runs = list(recorded.values())
     inputs = [list(run.layer.cell.project(run.x[None]).detach().unbind(1)) for run in runs]
-    states = [run.before for run in runs]
     direct = _readout_gradients(network, predictions)  # (P, O)
     P, T = len(predictions), len(tokens)
-    kinds = [_part_types(layer) for _, layer in layers]
-    names = [(states._fields, gates._fields) for states, gates in kinds]
-    norms = [[torch.zeros(P, T) for _ in (*parts, *gates)] for parts, gates in names]
+    norms = [[torch.zeros(P, T) for _ in (*run.states, *run.gates)] for run in runs]
     embedding_norms = torch.zeros(P, T)
-    flowing = [
-        tuple(direct.new_zeros(P, layer.output_size) for _ in names[n][0]) for n, (_, layer) in enumerate(layers)
-    ]
+    flowing = [tuple(direct.new_zeros(P, run.layer.output_size) for _ in run.states) for run in runs]
     steps = torch.tensor(predictions)
     for s in reversed(range(T)):
         first = int(torch.searchsorted(steps, s))  # predictions before step s cannot depend on it
         if first == P:
             continue
         down = torch.where((steps[first:] == s)[:, None], direct[first:], 0.0)
-        for n in reversed(range(len(layers))):
-            layer = layers[n][1]
+        for n, run in reversed(list(enumerate(runs))):
             gradients = tuple(part[first:] for part in flowing[n])
             gradients = (gradients[0] + down, *gradients[1:])
-            dx, before, inside = _backward_step(layer, inputs[n][s], states[n][s], gradients)
+            dx, before, inside = _backward_step(run.layer, inputs[n][s], run.before[s], gradients)
             for table, gradient in zip(norms[n], inside, strict=True):
                 table[first:, s] = gradient.norm(dim=-1)
             flowing[n] = tuple(torch.cat([part[:first], new]) for part, new in zip(flowing[n], before, strict=True))
             down = dx + down if stack.residual and dx.shape == down.shape else dx
         embedding_norms[first:, s] = down.norm(dim=-1)
     found = []
-    for n, (name, _) in enumerate(layers):
-        tables = [table.double().numpy() for table in norms[n]]
-        states_found = dict(zip(names[n][0], tables, strict=False))
-        gates_found = dict(zip(names[n][1], tables[len(names[n][0]) :], strict=True))
-        found.append(LayerGradients(name, tokens, states_found, gates_found, part_labels(*kinds[n])))
+    for (name, run), own in zip(recorded.items(), norms, strict=True):
+        tables = iter([table.double().numpy() for table in own])
+        states, gates = ({part: next(tables) for part in parts._fields} for parts in (run.states, run.gates))
+        found.append(LayerGradients(name, tokens, states, gates, part_labels(run.states, run.gates)))
     named = tuple(network.predictions[one] for one in predictions)
     return GradientFlow(tuple(predictions), named, tuple(found)), embedding_norms.double().numpy()
 
@@ -325,14 +318,6 @@ def _backward_step(
         for one, part in zip(inputs, found, strict=True)
     ]
     return whole[0] @ layer.cell.weight_ih.detach(), tuple(whole[1 : 1 + len(state)]), tuple(whole[1 + len(state) :])
-
-
-def _part_types(layer: Recurrent) -> tuple[Any, Any]:
-    """The types of a cell's state and of its gates."""
-    cell = layer.cell
-    with torch.no_grad():
-        _, gates = cell.step(cell.weight_ih.new_zeros(1, cell.blocks * cell.hidden_size), cell.initial_state(1))
-    return cell.state_type, type(gates)
 
 
 PROBE = Probe("gradient", "the norm of dL_t/dh_s for all s ≤ t", "network", gradient_flow, GradientFlow.figures)

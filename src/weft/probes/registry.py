@@ -52,20 +52,14 @@ def own_figures(first: Any, *others: Any) -> list[Figure]:
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe.
+    """A probe."""
 
-    Attributes:
-        name: What `--show` and the server call it.
-        about: What it shows, in a line.
-        part: The part of a model that it needs, by its name in `weft.probes.parts`.
-        run: From a loaded model, a text if it takes one, and options to a result, or one for each layer.
-        figures: From these results and options to figures, where the results' own have options.
-    """
-
-    name: str
-    about: str
-    part: str
+    name: str  # what `--show` and the server call it
+    about: str  # what it shows, in a line
+    part: str  # the part of a model that it needs, by its name in `weft.probes.parts`
+    # from a loaded model, a text if it takes one, and options to a result, or one for each layer
     run: Callable[..., Any]
+    # from these results and options to figures, where the results' own have options
     figures: Callable[..., list[Figure]] = own_figures
 
     def look(self, model: Any, text: str | None, options: Mapping[str, Any]) -> tuple[ProbeResult, ...]:

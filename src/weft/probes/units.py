@@ -98,19 +98,12 @@ class TopPassages(ProbeResult):
 
 
 class SelectedUnit(NamedTuple):
-    """A unit that is on throughout a phrase.
+    """A unit that is on throughout a phrase."""
 
-    Attributes:
-        unit: Which one.
-        sign: +1 where it is on with positive values, -1 with negative ones.
-        inside: The smallest absolute value within the phrase.
-        outside: The largest value of the same sign at the tokens right before and after it.
-    """
-
-    unit: UnitName
-    sign: int
-    inside: float
-    outside: float
+    unit: UnitName  # which one
+    sign: int  # +1 where it is on with positive values, -1 with negative ones
+    inside: float  # the smallest absolute value within the phrase
+    outside: float  # the largest value of the same sign at the tokens right before and after it
 
 
 @dataclass(frozen=True, eq=False)

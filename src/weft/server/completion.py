@@ -31,33 +31,19 @@ GREEDY_BELOW = 1e-4  # a temperature that is as good as 0
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """What to generate.
+    """What to generate."""
 
-    Attributes:
-        prompts: The beginnings of the texts, or their token ids.
-        tokens: The most tokens of each.
-        choices: How many continuations of each prompt.
-        sample: How tokens are chosen.
-        bias: Ids, and what is added to their log-probabilities.
-        seed: The random seed; None or -1: a new one.
-        stop: Texts before which to end.
-        log_probs: How many alternatives of each token to return; None: no log-probabilities.
-        ranked: Compute the mean log-probability of each continuation, for `Completion.ranked`.
-        echo: Score the prompt, too.
-        session: The session that the text continues.
-    """
-
-    prompts: tuple[Prompt, ...]
-    tokens: int
-    choices: int = 1
-    sample: Sample = field(default_factory=Sample)
-    bias: tuple[tuple[int, float], ...] = ()
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    log_probs: int | None = None
-    ranked: bool = False
-    echo: bool = False
-    session: str | None = None
+    prompts: tuple[Prompt, ...]  # the beginnings of the texts, or their token ids
+    tokens: int  # the most tokens of each
+    choices: int = 1  # how many continuations of each prompt
+    sample: Sample = field(default_factory=Sample)  # how tokens are chosen
+    bias: tuple[tuple[int, float], ...] = ()  # ids, and what is added to their log-probabilities
+    seed: int | None = None  # the random seed; None or -1: a new one
+    stop: tuple[str, ...] = ()  # texts before which to end
+    log_probs: int | None = None  # how many alternatives of each token to return; None: no log-probabilities
+    ranked: bool = False  # compute the mean log-probability of each continuation, for `Completion.ranked`
+    echo: bool = False  # score the prompt, too
+    session: str | None = None  # the session that the text continues
 
 
 SEED = optional(integer(-1, (1 << 63) - 1, "equal seeds give equal texts; -1: a new one"))

@@ -58,35 +58,21 @@ Handler = Callable[[Context, Request, Any], Coroutine[Any, Any, Response]]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A route.
+    """A route."""
 
-    Attributes:
-        method: GET, POST or DELETE.
-        path: With parameters in braces.
-        handler: Context, request and checked body to a response.
-        summary: One line.
-        body: The schema of its JSON body; None: it has none.
-        form: Whether the body may also be a form.
-        results: By status.
-        errors: Statuses of its own errors.
-        query: Schemas of query parameters.
-        choices: For a path parameter the values it may have, where they are few.
-        public: Whether it needs no API key.
-        streams: Other media types of the response, which is then sent while it is computed.
-    """
-
-    method: str
-    path: str
-    handler: Handler
-    summary: str
-    body: Schema | None = None
-    form: bool = False
-    results: Mapping[int, Result] = field(default_factory=lambda: {200: Result("The result.")})
-    errors: tuple[int, ...] = ()
-    query: Mapping[str, Schema] = field(default_factory=dict)
+    method: str  # GET, POST or DELETE
+    path: str  # with parameters in braces
+    handler: Handler  # context, request and checked body to a response
+    summary: str  # one line
+    body: Schema | None = None  # the schema of its JSON body; None: it has none
+    form: bool = False  # whether the body may also be a form
+    results: Mapping[int, Result] = field(default_factory=lambda: {200: Result("The result.")})  # by status
+    errors: tuple[int, ...] = ()  # statuses of its own errors
+    query: Mapping[str, Schema] = field(default_factory=dict)  # schemas of query parameters
+    # for a path parameter the values it may have, where they are few
     choices: Mapping[str, list[str]] = field(default_factory=dict)
-    public: bool = False
-    streams: tuple[str, ...] = ()
+    public: bool = False  # whether it needs no API key
+    streams: tuple[str, ...] = ()  # other media types of the response, which is then sent while it is computed
 
 
 class JsonResponse(Response):

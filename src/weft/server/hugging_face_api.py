@@ -116,19 +116,14 @@ async def infer(context: Context, request: Request, body: Mapping[str, Any]) -> 
 
 
 class Pipeline(NamedTuple):
-    """What an operation is to such a client.
+    """What an operation is to such a client."""
 
-    Attributes:
-        parameters: Parameters of the client: name to the option it stands for; None: it is accepted and ignored.
-        to_result: A record, and the parameters of the request, to the result that the client expects.
-        listed: Whether that result stands in a list where the request has one text.
-        call: What huggingface_hub calls it.
-    """
-
+    # parameters of the client: name to the option it stands for; None: it is accepted and ignored
     parameters: Mapping[str, str | None] = {}
+    # a record, and the parameters of the request, to the result that the client expects
     to_result: Callable[[LoadedModel, JsonRecord, Mapping[str, Any]], Any] = lambda model, record, parameters: record
-    listed: bool = False
-    call: str = ""
+    listed: bool = False  # whether that result stands in a list where the request has one text
+    call: str = ""  # what huggingface_hub calls it
 
     @property
     def answers(self) -> str:

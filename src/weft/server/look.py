@@ -46,53 +46,39 @@ WIDTH = integer(240, 2000, "of the figures, in pixels")
 LANGUAGE = string("of the words in the figures", enum=list(PAGE_LANGUAGES))
 _NUMBERS = array(optional({"type": "number"}), maxItems=MOST_VALUES)
 _NAMES = array(string(), maxItems=MOST_VALUES)
-_LIMITS = array({"type": "number"}, minItems=2, maxItems=2)
-_TITLED = {"kind": string(), "title": string()}
-_COMMON = {**_TITLED, "label": string(), "scale": string(enum=[SEQUENTIAL, DIVERGING])}
+_NUMBER: Schema = {"type": "number"}
+_FIELDS: dict[str, Schema] = {  # of figures and their parts; fields of a name are alike, but for those of values
+    **dict.fromkeys(("kind", "title", "label", "x_label", "y_label", "name", "note", "mark"), string()),
+    **dict.fromkeys(("tokens", "notes", "rows", "columns", "names"), _NAMES),
+    **dict.fromkeys(("x", "y"), _NUMBERS),
+    **dict.fromkeys(("value", "low", "high"), _NUMBER),
+    **dict.fromkeys(("log", "dashed", "marked"), flag()),
+    "scale": string(enum=[SEQUENTIAL, DIVERGING]),
+    "limits": array(_NUMBER, minItems=2, maxItems=2),
+    "best": optional(integer(0, MOST_VALUES)),
+    "hue": integer(0, 1000),
+}
+
+
+def _drawn(required: str, others: str, **own: Schema) -> Schema:
+    """The schema of a figure, or of a part of one, by the names of its fields; some have schemas of their own."""
+    names = f"{others} {required}".split()
+    return fields({name: own[name] if name in own else _FIELDS[name] for name in names}, tuple(required.split()))
+
+
 _FIGURES: dict[str, tuple[type[Any], Schema]] = {
-    "ColouredText": (
-        ColouredText,
-        object_of(("tokens", "values"), **_COMMON, tokens=_NAMES, notes=_NAMES, values=_NUMBERS, limits=_LIMITS),
-    ),
-    "HeatMap": (
-        HeatMap,
-        object_of(
-            ("values",), **_COMMON, values=array(_NUMBERS), rows=_NAMES, columns=_NAMES,
-            limits=_LIMITS,
+    kind.__name__: (kind, schema)
+    for kind, schema in {
+        ColouredText: _drawn("tokens values", "kind title label scale notes limits", values=_NUMBERS),
+        HeatMap: _drawn("values", "kind title label scale rows columns limits", values=array(_NUMBERS)),
+        Curves: _drawn(
+            "curves", "kind title x_label y_label log", curves=array(_drawn("name x y", "best hue dashed mark"))
         ),
-    ),
-    "Curves": (
-        Curves,
-        object_of(
-            ("curves",), **_TITLED, x_label=string(), y_label=string(), log=flag(),
-            curves=array(object_of(
-                ("name", "x", "y"), name=string(), x=_NUMBERS, y=_NUMBERS, best=optional(integer(0, MOST_VALUES)),
-                hue=integer(0, 1000), dashed=flag(), mark=string(),
-            )),
-        ),
-    ),
-    "Alignment": (
-        Alignment,
-        object_of(("values", "rows", "columns"), **_TITLED, values=array(_NUMBERS), rows=_NAMES, columns=_NAMES),
-    ),
-    "Bars": (
-        Bars,
-        object_of(
-            ("names", "values"), **_TITLED, names=_NAMES, values=array({"type": "number"}),
-            best=optional(integer(0, MOST_VALUES)),
-        ),
-    ),
-    "Intervals": (
-        Intervals,
-        object_of(
-            ("intervals",), **_TITLED,
-            intervals=array(object_of(
-                ("name", "value", "low", "high"), name=string(), note=string(), marked=flag(),
-                value={"type": "number"}, low={"type": "number"}, high={"type": "number"},
-            )),
-        ),
-    ),
-}  # fmt: skip
+        Alignment: _drawn("values rows columns", "kind title", values=array(_NUMBERS)),
+        Bars: _drawn("names values", "kind title best", values=array(_NUMBER)),
+        Intervals: _drawn("intervals", "kind title", intervals=array(_drawn("name value low high", "note marked"))),
+    }.items()
+}
 FIGURE = object_of(("kind",), kind=string("the kind of figure", enum=list(_FIGURES)))
 FIGURE["additionalProperties"] = True
 

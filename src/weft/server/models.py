@@ -47,30 +47,18 @@ CHECK_SECONDS = 0.5  # between two looks at a run's files with --reload
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A run in memory.
+    """A run in memory."""
 
-    Attributes:
-        name: Its name in requests.
-        predictor: The loaded model.
-        operations: What it can do, by name, the main operation first.
-        hash: Of the vocabulary and the weights.
-        changed: When the weights were written, as the file system has it.
-        worker: The thread that computes.
-        engine: What generates text with a language model.
-        generation: The texts that are being generated.
-        languages: What a translator translates from and to, or None.
-        profiles: What texts of these two languages look like, to detect a language; empty: it is not known.
-    """
-
-    name: str
-    predictor: Any
-    operations: dict[str, ServedOperation]
-    hash: str
-    changed: float
-    worker: Worker
-    engine: TokenEngine | None
-    generation: Generation | None
-    languages: Languages | None = None
+    name: str  # its name in requests
+    predictor: Any  # the loaded model
+    operations: dict[str, ServedOperation]  # what it can do, by name, the main operation first
+    hash: str  # of the vocabulary and the weights
+    changed: float  # when the weights were written, as the file system has it
+    worker: Worker  # the thread that computes
+    engine: TokenEngine | None  # what generates text with a language model
+    generation: Generation | None  # the texts that are being generated
+    languages: Languages | None = None  # what a translator translates from and to, or None
+    # what texts of these two languages look like, to detect a language; empty: it is not known
     profiles: tuple[Profile, ...] = ()
 
     @property

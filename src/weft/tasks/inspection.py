@@ -20,23 +20,14 @@ from weft.nn import Stack
 
 
 class TokenScores(NamedTuple):
-    """Distributions over the vocabulary for tokens of the text.
+    """Distributions over the vocabulary for tokens of the text."""
 
-    Attributes:
-        tokens: All tokens of the text.
-        positions: The positions of the P predicted tokens.
-        log_probs: (P, V), the predicted distribution at each of them.
-        ids: (P,), the true tokens.
-        names: The V tokens of the vocabulary.
-        context: What a token is predicted from: "left" or "both".
-    """
-
-    tokens: tuple[str, ...]
-    positions: tuple[int, ...]
-    log_probs: Tensor
-    ids: Tensor
-    names: Sequence[str]
-    context: str
+    tokens: tuple[str, ...]  # all tokens of the text
+    positions: tuple[int, ...]  # the positions of the P predicted tokens
+    log_probs: Tensor  # (P, V), the predicted distribution at each of them
+    ids: Tensor  # (P,), the true tokens
+    names: Sequence[str]  # the V tokens of the vocabulary
+    context: str  # what a token is predicted from: "left" or "both"
 
 
 class StackUse(NamedTuple):
@@ -48,29 +39,20 @@ class StackUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Network:
-    """A recurrent network as a differentiable function of the embeddings of a text.
+    """A recurrent network as a differentiable function of the embeddings of a text."""
 
-    Attributes:
-        tokens: The T tokens that are read.
-        embeddings: (1, T, E), their embeddings, or one-hot vectors where the model has no embedding.
-        logits: Embeddings (B, T, E) to logits (B, P, C) of all predictions.
-        predictions: What each of the P predictions is: the next token, the tag of a token, the label of the text.
-        targets: The class that each prediction is about.
-        classes: The names of the C classes.
-        stacks: The stacks by name; all are run by `logits`.
-        readout: Outputs (B, T, O) of the stack to logits (B, T, C), where there is one causal stack and prediction t
-            depends on output t alone; otherwise None.
-        losses: Logits (B, P, C) to the loss (B, P) of each prediction; None: -log P of its target.
-    """
-
-    tokens: tuple[str, ...]
-    embeddings: Tensor
-    logits: Callable[[Tensor], Tensor]
+    tokens: tuple[str, ...]  # the T tokens that are read
+    embeddings: Tensor  # (1, T, E), their embeddings, or one-hot vectors where the model has no embedding
+    logits: Callable[[Tensor], Tensor]  # embeddings (B, T, E) to logits (B, P, C) of all predictions
+    # what each of the P predictions is: the next token, the tag of a token, the label of the text
     predictions: tuple[str, ...]
-    targets: tuple[int, ...]
-    classes: Sequence[str]
-    stacks: Mapping[str, StackUse]
+    targets: tuple[int, ...]  # the class that each prediction is about
+    classes: Sequence[str]  # the names of the C classes
+    stacks: Mapping[str, StackUse]  # the stacks by name; all are run by `logits`
+    # outputs (B, T, O) of the stack to logits (B, T, C), where there is one causal stack and prediction t depends on
+    # output t alone; otherwise None
     readout: Callable[[Tensor], Tensor] | None = None
+    # logits (B, P, C) to the loss (B, P) of each prediction; None: -log P of its target
     losses: Callable[[Tensor], Tensor] | None = None
 
 
@@ -90,89 +72,58 @@ class NamedBeamTree(NamedTuple):
 
 
 class ChainView(NamedTuple):
-    """One chain of hidden states over the tokens of a text: an HMM, or the tags of a CRF.
+    """One chain of hidden states over the tokens of a text: an HMM, or the tags of a CRF."""
 
-    Attributes:
-        tokens: The T tokens.
-        states: The names of the K states.
-        chains: The chain's scores; one row.
-        transition: (K, K), probabilities of an HMM or scores of a CRF.
-        emissions: For each state its most probable observations, where the model has emissions.
-        kind: "hmm" or "crf".
-    """
-
-    tokens: tuple[str, ...]
-    states: tuple[str, ...]
-    chains: Chains
-    transition: Tensor
+    tokens: tuple[str, ...]  # the T tokens
+    states: tuple[str, ...]  # the names of the K states
+    chains: Chains  # the chain's scores; one row
+    transition: Tensor  # (K, K), probabilities of an HMM or scores of a CRF
+    # for each state its most probable observations, where the model has emissions
     emissions: tuple[tuple[tuple[str, float], ...], ...]
-    kind: str
+    kind: str  # "hmm" or "crf"
 
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class SeriesView(NamedTuple):
-    """A series and its forecast. T steps of history, H steps of the forecast.
+    """A series and its forecast. T steps of history, H steps of the forecast."""
 
-    Attributes:
-        reading: How a table was read, a line each.
-        ids: The names of all series.
-        id: The name of this one.
-        channel: The name of the value that is forecast.
-        times: The T + H times, as the input writes times.
-        dates: The same in ISO 8601; empty for a counter.
-        history: (T,), NaN where missing.
-        forecast: (H,), the median.
-        intervals: The ends (H,) of each interval, by its percent.
-        baselines: (H,) of each baseline, by name.
-        weights: The weight of each forecaster in the combination.
-        earlier: (T,), what was forecast of the history from earlier cutoffs; NaN where nothing was.
-        table: The forecast as the columns of a table, of this series or of all.
-        anomalies: (T,) each, where they were asked for: "score", "anomaly" (1 where there is one), and the ends "lower"
-            and "upper" of the values without an alarm.
-    """
-
-    reading: tuple[str, ...]
-    ids: tuple[str, ...]
-    id: str
-    channel: str
-    times: tuple[str, ...]
-    dates: tuple[str, ...]
-    history: Array
-    forecast: Array
-    intervals: Mapping[str, tuple[Array, Array]]
-    baselines: Mapping[str, Array]
-    weights: Mapping[str, float]
-    earlier: Array
-    table: Mapping[str, Sequence[Any]]
+    reading: tuple[str, ...]  # how a table was read, a line each
+    ids: tuple[str, ...]  # the names of all series
+    id: str  # the name of this one
+    channel: str  # the name of the value that is forecast
+    times: tuple[str, ...]  # the T + H times, as the input writes times
+    dates: tuple[str, ...]  # the same in ISO 8601; empty for a counter
+    history: Array  # (T,), NaN where missing
+    forecast: Array  # (H,), the median
+    intervals: Mapping[str, tuple[Array, Array]]  # the ends (H,) of each interval, by its percent
+    baselines: Mapping[str, Array]  # (H,) of each baseline, by name
+    weights: Mapping[str, float]  # the weight of each forecaster in the combination
+    earlier: Array  # (T,), what was forecast of the history from earlier cutoffs; NaN where nothing was
+    table: Mapping[str, Sequence[Any]]  # the forecast as the columns of a table, of this series or of all
+    # (T,) each, where they were asked for: "score", "anomaly" (1 where there is one), and the ends "lower" and "upper"
+    # of the values without an alarm.
     anomalies: Mapping[str, Array]
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What builds the parts of a model on one text; None where a model does not have one.
+    """What builds the parts of a model on one text; None where a model does not have one."""
 
-    Attributes:
-        scores: Predicted distributions of the tokens.
-        network: The recurrent network.
-        attention: Attention weights: of a translator, or of the pooling of a classifier.
-        search: Beam search with this width and length penalty (None: the default) that goes on from these tokens, with
-            every hypothesis.
-        chain: The chain of hidden states.
-        without: The log-probabilities (N, C) of the classes of a text without each of N ranges of its tokens, predicted
-            anew; None: a probe puts embeddings of zero in the place of tokens.
-        ngrams: (T, C), what the n-grams of each token add to the logits of a classifier.
-        series: A series and its forecast.
-        missing: Why a part is None, where there is more to say than that the task has none.
-    """
-
-    scores: Callable[[], TokenScores] | None = None
-    network: Callable[[], Network] | None = None
+    scores: Callable[[], TokenScores] | None = None  # predicted distributions of the tokens
+    network: Callable[[], Network] | None = None  # the recurrent network
+    # attention weights: of a translator, or of the pooling of a classifier
     attention: Callable[[], AttentionWeights] | None = None
+    # beam search with this width and length penalty (None: the default) that goes on from these tokens, with every
+    # hypothesis
     search: Callable[[int, float | None, Sequence[str]], NamedBeamTree] | None = None
-    chain: Callable[[], ChainView] | None = None
+    chain: Callable[[], ChainView] | None = None  # the chain of hidden states
+    # the log-probabilities (N, C) of the classes of a text without each of N ranges of its tokens, predicted anew;
+    # None: a probe puts embeddings of zero in the place of tokens
     without: Callable[[Sequence[range]], Tensor] | None = None
+    # (T, C), what the n-grams of each token add to the logits of a classifier
     ngrams: Callable[[], Tensor] | None = None
-    series: Callable[..., SeriesView] | None = None
+    series: Callable[..., SeriesView] | None = None  # a series and its forecast
+    # why a part is None, where there is more to say than that the task has none
     missing: Mapping[str, str] = field(default_factory=dict)

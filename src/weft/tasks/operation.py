@@ -24,25 +24,16 @@ TEXT_INPUT: Mapping[str, Any] = {"type": "string"}
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """What an annotation says of an option of an operation or a probe: `Annotated[int, Option("How many.", 1)]`.
+    """What an annotation says of an option of an operation or a probe: `Annotated[int, Option("How many.", 1)]`."""
 
-    Attributes:
-        help: What it is, as a sentence.
-        min: The least value.
-        max: The largest.
-        choices: All values; empty: any.
-        name: Its name, where it is not that of the parameter.
-        requests: The values that a request to a server may give; None: any, (): none, it is for the command line alone.
-        flag: Of a probe, its name on the command line where it is not `--name`; "": it has none there.
-    """
-
-    help: str
-    min: float | None = None
-    max: float | None = None
-    choices: tuple[str, ...] = ()
-    name: str = ""
+    help: str  # what it is, as a sentence
+    min: float | None = None  # the least value
+    max: float | None = None  # the largest
+    choices: tuple[str, ...] = ()  # all values; empty: any
+    name: str = ""  # its name, where it is not that of the parameter
+    # the values that a request to a server may give; None: any, (): none, it is for the command line alone
     requests: tuple[str, ...] | None = None
-    flag: str | None = None
+    flag: str | None = None  # of a probe, its name on the command line where it is not `--name`; "": it has none there
 
 
 EvaluationData = Annotated[str | None, Option("Data to evaluate on; without it the run's own held-out data.")]
@@ -50,22 +41,14 @@ Strict = Annotated[bool, Option("Refuse rows that lack something, which are left
 
 
 class OperationInputs(NamedTuple):
-    """What an operation takes.
+    """What an operation takes."""
 
-    Attributes:
-        help: What the inputs are.
-        file: Help of --file.
-        missing: The message where there is no input; empty: there may be none.
-        example: What to try then.
-        option: An option that takes the inputs, such as --prompt, where they are no arguments.
-        schema: The JSON schema of an input; one that is no string is given as a line of JSON.
-    """
-
-    help: str
-    file: str = "A file with one text per line; - for standard input."
-    missing: str = ""
-    example: str = ""
-    option: str = ""
+    help: str  # what the inputs are
+    file: str = "A file with one text per line; - for standard input."  # help of --file
+    missing: str = ""  # the message where there is no input; empty: there may be none
+    example: str = ""  # what to try then
+    option: str = ""  # an option that takes the inputs, such as --prompt, where they are no arguments
+    # the JSON schema of an input; one that is no string is given as a line of JSON
     schema: Mapping[str, Any] = TEXT_INPUT
 
 
@@ -97,29 +80,18 @@ Arguments = Mapping[str, Argument]
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """A method that is an operation.
+    """A method that is an operation."""
 
-    Attributes:
-        name: Its name in requests.
-        command: The name of its command; several operations of a predictor may have one.
-        method: The name of the method.
-        help: The method's docstring, up to its arguments.
-        inputs: What it takes; None: it has options only, reads files, and is no operation of a server.
-        reading: The options of `read_inputs`, on the command line.
-        arguments: The options of the method.
-        text: The options of a record's `to_text`.
-        json: The options of its `to_json`.
-    """
-
-    name: str
-    command: str
-    method: str
-    help: str
+    name: str  # its name in requests
+    command: str  # the name of its command; several operations of a predictor may have one
+    method: str  # the name of the method
+    help: str  # the method's docstring, up to its arguments
+    # what it takes; None: it has options only, reads files, and is no operation of a server
     inputs: OperationInputs | None
-    reading: Arguments
-    arguments: Arguments
-    text: Arguments
-    json: Arguments
+    reading: Arguments  # the options of `read_inputs`, on the command line
+    arguments: Arguments  # the options of the method
+    text: Arguments  # the options of a record's `to_text`
+    json: Arguments  # the options of its `to_json`
 
     @property
     def options(self) -> dict[str, Argument]:
@@ -166,16 +138,11 @@ class Operation:
 
 
 class ReadInputs(NamedTuple):
-    """Inputs as a command reads them.
+    """Inputs as a command reads them."""
 
-    Attributes:
-        inputs: What the operation takes.
-        notes: How they were read, where that was not given.
-        write: Writes the records in the form of the inputs, with the options of the command; None: one by one.
-    """
-
-    inputs: Sequence[Any]
-    notes: Sequence[str] = ()
+    inputs: Sequence[Any]  # what the operation takes
+    notes: Sequence[str] = ()  # how they were read, where that was not given
+    # writes the records in the form of the inputs, with the options of the command; None: one by one
     write: Callable[[Sequence[Any], Mapping[str, Any]], Iterator[str]] | None = None
 
 

@@ -48,37 +48,23 @@ class NotFiniteError(WeftError):
 
 
 class Phase(ABC):
-    """A part of a training that is done in steps.
+    """A part of a training that is done in steps."""
 
-    Attributes:
-        description: The data, in one line.
-        loss: What the loss is, and what it is counted in.
-        model: What is trained.
-        epochs: How many epochs it takes; `Progress.epoch` counts them.
-        minutes: Its time limit; 0: none.
-        evaluate_every: The steps between evaluations; 0: they are irregular, or there are none.
-        patience: It ends after this many evaluations without a better one; 0: it does not.
-        save_seconds: The seconds between checkpoints.
-        report_every: The steps between lines of metrics.jsonl; 1 where each step reads all data.
-        weights_file: The file of the run that has its best weights.
-        member: Its number among the members of an ensemble; 0: there are none.
-        preparations: The phases whose results it needs, such as linear models that are mixed with it. Their time is
-            its own; their steps are not counted. The run has their results, so only the first member has to wait.
-        baselines: The held-out metric of simple baselines on the same data, by name.
-    """
-
-    description: str = ""
-    loss: Metric = CROSS_ENTROPY
-    model: Any
-    epochs: int
-    minutes: float = 0.0
-    evaluate_every: int = 0
-    patience: int = 0
-    save_seconds: float
-    report_every: int = 20
-    weights_file: str = WEIGHTS
-    member: int = 0
+    description: str = ""  # the data, in one line
+    loss: Metric = CROSS_ENTROPY  # what the loss is, and what it is counted in
+    model: Any  # what is trained
+    epochs: int  # how many epochs it takes; `Progress.epoch` counts them
+    minutes: float = 0.0  # its time limit; 0: none
+    evaluate_every: int = 0  # the steps between evaluations; 0: they are irregular, or there are none
+    patience: int = 0  # it ends after this many evaluations without a better one; 0: it does not
+    save_seconds: float  # the seconds between checkpoints
+    report_every: int = 20  # the steps between lines of metrics.jsonl; 1 where each step reads all data
+    weights_file: str = WEIGHTS  # the file of the run that has its best weights
+    member: int = 0  # its number among the members of an ensemble; 0: there are none
+    # the phases whose results it needs, such as linear models that are mixed with it. Their time is its own; their
+    # steps are not counted. The run has their results, so only the first member has to wait
     preparations: Sequence[Callable[[], Phase]] = ()
+    # the held-out metric of simple baselines on the same data, by name
     baselines: Callable[[], Mapping[str, float]] = dict
 
     @abstractmethod

@@ -27,15 +27,10 @@ DETECTED_CHARACTERS = 2000  # characters of a text that are read to detect its l
 
 @dataclass(frozen=True)
 class LanguageProfile:
-    """Character n-grams of a language.
+    """Character n-grams of a language."""
 
-    Attributes:
-        counts: Of the most frequent n-grams.
-        totals: The number of all n-grams that were counted, for each order.
-    """
-
-    counts: Mapping[str, int]
-    totals: Sequence[int]
+    counts: Mapping[str, int]  # of the most frequent n-grams
+    totals: Sequence[int]  # the number of all n-grams that were counted, for each order
 
     @classmethod
     def fit(cls, texts: Iterable[str]) -> LanguageProfile:
