@@ -186,7 +186,8 @@ def test_the_commands_train_and_use_it(tmp_path):
     times = pandas.date_range("2024-01-01", periods=120, freq="D")
     pandas.DataFrame({"ds": times, "y": regimes(120)}).to_csv(tmp_path / "t.csv", index=False)
     train = ["train", "forecast", "--data", tmp_path / "t.csv", "--out", tmp_path / "run", "--set", "model.kind=hmm"]
-    for words in (train, ["forecast", tmp_path / "run"], ["eval", tmp_path / "run"], ["anomalies", tmp_path / "run"]):
+    uses = [[command, tmp_path / "run"] for command in ("forecast", "eval", "backtest", "anomalies")]
+    for words in (train, *uses):
         done = CliRunner().invoke(weft.cli.app, [str(word) for word in words])
         assert done.exit_code == 0, done.output
         assert done.output

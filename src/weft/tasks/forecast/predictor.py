@@ -576,7 +576,7 @@ class ForecastPredictor(TaskPredictor):
         windows: Annotated[int, Option("How many cutoffs there are.", 1, 1000)] = 5,
         step: Annotated[int | None, Option("Steps between cutoffs; without it the horizon.", 1)] = None,
         refit: Annotated[bool, Option("Fit the model anew at each cutoff, and not at the first one only.")] = False,
-        against: Annotated[str, Option("Baselines to compare with, with commas; all: every one.")] = "",
+        against: Annotated[str | None, Option("Baselines to compare with, with commas; all: every one.")] = None,
         keep: Annotated[int, Option("The first series whose forecasts --json has, for weft plot.", 0, 1000)] = 3,
     ) -> EvaluationReport:
         """Forecast from earlier cutoffs, as if what came after were not known, and score the forecasts.
@@ -655,11 +655,11 @@ def _forecasters(model: Forecaster, names: Sequence[str] = BASELINES) -> Forecas
     return lambda rows: model.with_baselines(rows, names)
 
 
-def baselines_of(against: str) -> tuple[str, ...]:
+def baselines_of(against: str | None) -> tuple[str, ...]:
     """Baselines by their names with commas; "all": every one."""
     if against == "all":
         return tuple(BASELINES)
-    names = tuple(filter(None, (name.strip() for name in against.split(","))))
+    names = tuple(filter(None, (name.strip() for name in (against or "").split(","))))
     for name in names:
         if name not in BASELINES:
             raise unknown_name("baseline", name, BASELINES)
