@@ -702,7 +702,8 @@ def series(name: str) -> list[str]:
         if one["set"] == name:
             by_model.setdefault(one["model"], []).append(one)
     body = []
-    for model, records in by_model.items():
+    ours_first = sorted(by_model.items(), key=lambda item: (item[0].startswith("statsforecast"), item[0]))
+    for model, records in ours_first:
 
         def mean_of(score: str, digits: int, records: Sequence[Record] = records) -> str:
             return f"{mean(one[score] for one in records):.{digits}f}" if score in records[0] else ""
