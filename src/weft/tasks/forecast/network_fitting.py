@@ -29,7 +29,7 @@ from weft.training.step import Progress
 
 EPOCH_BATCHES = 50
 COUNTS, STEPWISE = "negative-binomial", ("recurrent", "ar")  # a distribution, and the kinds that have one
-EPOCH_WINDOWS, FEWEST_EPOCHS, LIMIT_OF_EPOCHS = 4000, 2, 40  # windows of the data for each epoch
+EPOCH_WINDOWS, FEWEST_EPOCHS, LIMIT_OF_EPOCHS = 4000, 2, 60  # windows of the data for each epoch
 FEW_WINDOWS, FEW_UNITS, MANY_UNITS = (
     20_000,
     32,
