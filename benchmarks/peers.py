@@ -62,7 +62,7 @@ def export_texts(row: str, folder: Path) -> None:
         tenth = len(train) // 10
         train, dev = train[tenth:], train[:tenth]
     for name, rows in (("train", train), ("dev", dev), ("test", test)):
-        write_lines(folder / f"{name}.jsonl", ({"text": one.text, "label": one.label} for one in rows))
+        write_lines(folder / f"{name}.jsonl", ({"text": one.value, "label": one.label} for one in rows))
 
 
 def export_sentences(row: str, folder: Path) -> None:

@@ -61,13 +61,13 @@ def english_text() -> Corpus:
         articles = [line.replace(f" @{mark}@ ", mark) for line in articles]
     sentences = dict.fromkeys(open_pairs(f"{data(*PAIRS)}:fra-eng/fra.txt").sources)
     train, dev, _ = SPLITS["cls/imdb-subset"]()
-    reviews = [one.text.replace("<br />", " ") for part in (train, dev or []) for one in part]
+    reviews = [one.value.replace("<br />", " ") for part in (train, dev or []) for one in part]
     return Corpus.from_texts("raw text", ["\n".join(part) for part in (articles, sentences, reviews)])
 
 
 def chinese_text() -> Corpus:
     """Raw Chinese text of about a million characters: the training texts of ChnSentiCorp."""
-    return Corpus.from_texts("raw text", ["\n".join(one.text for one in SPLITS["cls/chnsenticorp"]()[0])])
+    return Corpus.from_texts("raw text", ["\n".join(one.value for one in SPLITS["cls/chnsenticorp"]()[0])])
 
 
 def ensemble(name: str, goal: float, metric: str, raw: Callable[[], Corpus] | None) -> Row:

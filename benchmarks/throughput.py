@@ -211,11 +211,11 @@ def infer_tags(count: int) -> None:
 
 def infer_labels(count: int) -> None:
     examples = grammar_examples(count, seed=0)
-    pairs = [(one.text, one.label) for one in examples]
+    pairs = [(one.value, one.label) for one in examples]
     with tempfile.TemporaryDirectory() as folder:
         start_classify(pairs[:2000], Path(folder) / "run", load_config(ClassifyConfig))
         model = CLASSIFY.load(open_run(Path(folder) / "run"))
-        texts = [one.text for one in examples]
+        texts = [one.value for one in examples]
         infer("labels, grammar, the default model", texts, model.classify, lambda found: found.label)
 
 

@@ -111,7 +111,7 @@ def labelled_sources():
 def test_every_table_has_the_rules_of_a_csv_file(kind):
     with pytest.warns(WeftWarning, match=r"left out 2 of 12 rows \(no text: 1, no label: 1\): ") as caught:
         found = read_labelled(labelled_sources()[kind], ClassifyDataConfig())
-    assert [(row.text, row.label) for row in found.rows] == [row for at, row in enumerate(ROWS) if at not in (3, 5)]
+    assert [(row.value, row.label) for row in found.rows] == [row for at, row in enumerate(ROWS) if at not in (3, 5)]
     (line,) = [str(one.message) for one in caught]
     if kind in ("pairs", "zip", "array"):
         assert "example 4, example 6;" in line
@@ -127,7 +127,9 @@ def test_columns_by_name_and_of_numbers():
     with pytest.warns(WeftWarning, match="no label: 1"):
         found = read_labelled(table, config)
     # Whole numbers in a column of floats, which it becomes by a hole, are the labels that they were.
-    assert [(row.text, row.label) for row in found.rows] == [(f"a title {ROWS[at][0]}", "12"[at // 2]) for at in (0, 2)]
+    assert [(row.value, row.label) for row in found.rows] == [
+        (f"a title {ROWS[at][0]}", "12"[at // 2]) for at in (0, 2)
+    ]
     found = read_labelled(pandas.DataFrame(ROWS), ClassifyDataConfig(text_column=1, label_column=2))
     assert found.rows[0][:2] == ROWS[0]
     with pytest.raises(WeftError, match=r"DataFrame: data.text_column: column 'txt' is not known"):
