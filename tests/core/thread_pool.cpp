@@ -1,4 +1,4 @@
-// A driver for the threads of the engine, compiled and run by tests/unit/test_engine_threads.py.
+// A driver for the threads of the engine, compiled and run by tests/unit/engine/test_engine_threads.py.
 //
 // Usage: thread_pool overflow|throws|no_threads. Exit code 0: every piece of work was done exactly once.
 #include <sys/resource.h>

@@ -32,7 +32,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from safetensors.torch import load_file
 
-from tests.unit.test_weights import machine
+from tests.unit.tasks.test_weights import machine
 
 RECORD = ROOT / "tests" / "recorded.json"
 # What differs from run to run: times, and the folders that the runs are in.

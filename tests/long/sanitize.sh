@@ -47,7 +47,7 @@ preload="$("$compiler" -print-file-name=libasan.so):$("$compiler" -print-file-na
 for variant in "$@"; do
     echo "sanitize.sh: $variant"
     WEFT_ENGINE="$folder/$variant.so" LD_PRELOAD="$preload" \
-        "$python" -m pytest -p no:cacheprovider -n "${WORKERS:-1}" "$root"/tests/unit/test_engine*.py \
-        "$root/tests/unit/test_optimize.py" "$root/tests/brute/test_chain.py" "$root/tests/brute/test_crf.py" -k "$which"
+        "$python" -m pytest -p no:cacheprovider -n "${WORKERS:-1}" "$root"/tests/unit/engine/test_engine*.py \
+        "$root/tests/unit/training/test_optimize.py" "$root/tests/brute/test_chain.py" "$root/tests/brute/test_crf.py" -k "$which"
     which="(every_cell or test_engine_stream or test_engine_top_k or test_chain) and not ($unless)"
 done
