@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import weft
-from tests.unit.test_weights import hash_of, tagged_sentences
+from tests.unit.tasks.test_weights import hash_of, tagged_sentences
 from weft.engine import library, reproducible, thread_count
 from weft.nn import make_stack
 from weft.tasks import get_task

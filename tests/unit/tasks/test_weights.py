@@ -1,7 +1,7 @@
 """The weights of every trained task after 20 steps, as hashes: a change of structure must not change a bit of them.
 
 The bits depend on the CPU, the engine and torch, so the record names them; elsewhere the tests are skipped.
-Where a change of what is computed is meant, `python -m tests.unit.test_weights` writes the record anew.
+Where a change of what is computed is meant, `python -m tests.unit.tasks.test_weights` writes the record anew.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import torch
 import torch.fx.experimental._config
 
 import weft
-from tests.unit.test_slices import CASES, SMALL, TEXT
+from tests.unit.training.test_slices import CASES, SMALL, TEXT
 from weft.cells import CELLS, CoupledGateCell
 from weft.engine import Pass
 from weft.nn import Bidirectional, GRUCell, LSTMCell, Recurrent, ReLURNNCell, RNNCell, layers
