@@ -27,7 +27,7 @@ LENGTHS = torch.tensor([3, 6, 1, 6, 4])
 
 @pytest.fixture
 def engine_off(monkeypatch):
-    for module in ("weft.engine.library", "weft.training.devices"):
+    for module in ("weft.engine.library", "weft.chains.kernel", "weft.training.devices"):
         monkeypatch.setattr(sys.modules[module], "library", lambda: None)
     monkeypatch.setenv("WEFT_ENGINE", "off")
 
