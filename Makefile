@@ -46,11 +46,11 @@ long: $(VENV)/ready-dev
 
 # On a machine where nothing else runs.
 bench: $(VENV)/ready-dev
-	$(BIN)/python -m benchmarks.engine
+	$(BIN)/python -m benchmarks.speed.engine
 
 # The tasks on real data ($WEFT_DATA or ../shared/data); `make results ROW=cls/sst2` for one line.
 results: $(VENV)/ready-dev
-	$(BIN)/python -m benchmarks.results $(if $(ROW),"$(ROW)")
+	$(BIN)/python -m benchmarks.quality.results $(if $(ROW),"$(ROW)")
 
 # The tools that users may choose instead, in an environment of their own; `make peers ROW=cls/sst2` for one row.
 peers: $(VENV)/ready-dev

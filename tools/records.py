@@ -31,21 +31,21 @@ WEIGHTS = "tests/weights.json"
 
 # By the beginning of a row's name, the first that fits: the function that measures it, and its tasks in WEIGHTS.
 MEASURED_BY = {
-    "lm/tinyshakespeare": ("benchmarks/rows_lm.py::shakespeare", "lm"),
-    "lm/timemachine": ("benchmarks/rows_lm.py::time_machine", "lm"),
+    "lm/tinyshakespeare": ("benchmarks/quality/rows_lm.py::shakespeare", "lm"),
+    "lm/timemachine": ("benchmarks/quality/rows_lm.py::time_machine", "lm"),
     "lm/wikitext-2": ("", "lm gru"),
-    "cls/": ("benchmarks/rows_classify.py::classify.run", "classify"),
-    "tag/zh_gsdsimp, ": ("benchmarks/rows_tag.py::ensemble.run", "segment"),
-    "tag/zh_gsdsimp": ("benchmarks/rows_tag.py::row.run", "segment"),
-    "tag/en_ewt, ": ("benchmarks/rows_tag.py::ensemble.run", "tag"),
-    "tag/wnut17, ": ("benchmarks/rows_tag.py::ensemble.run", "tag"),
-    "tag/": ("benchmarks/rows_tag.py::row.run", "tag"),
-    "mt/fra-eng, notes": ("benchmarks/rows_translate.py::notes", "translate"),
-    "mt/fra-eng, 4 min, ": ("benchmarks/rows_translate.py::four_minutes.run", "translate"),
-    "mt/fra-eng, 1,000 pairs": ("benchmarks/rows_translate.py::some_pairs.run", "translate muon"),
-    "mt/fra-eng, 10,000 pairs": ("benchmarks/rows_translate.py::some_pairs.run", "translate muon"),
-    "mt/fra-eng, 30,000 pairs": ("benchmarks/rows_translate.py::some_pairs.run", "translate muon"),
-    "mt/fra-eng": ("benchmarks/rows_translate.py::all_pairs", "translate muon"),
+    "cls/": ("benchmarks/quality/rows_classify.py::classify.run", "classify"),
+    "tag/zh_gsdsimp, ": ("benchmarks/quality/rows_tag.py::ensemble.run", "segment"),
+    "tag/zh_gsdsimp": ("benchmarks/quality/rows_tag.py::row.run", "segment"),
+    "tag/en_ewt, ": ("benchmarks/quality/rows_tag.py::ensemble.run", "tag"),
+    "tag/wnut17, ": ("benchmarks/quality/rows_tag.py::ensemble.run", "tag"),
+    "tag/": ("benchmarks/quality/rows_tag.py::row.run", "tag"),
+    "mt/fra-eng, notes": ("benchmarks/quality/rows_translate.py::notes", "translate"),
+    "mt/fra-eng, 4 min, ": ("benchmarks/quality/rows_translate.py::four_minutes.run", "translate"),
+    "mt/fra-eng, 1,000 pairs": ("benchmarks/quality/rows_translate.py::some_pairs.run", "translate muon"),
+    "mt/fra-eng, 10,000 pairs": ("benchmarks/quality/rows_translate.py::some_pairs.run", "translate muon"),
+    "mt/fra-eng, 30,000 pairs": ("benchmarks/quality/rows_translate.py::some_pairs.run", "translate muon"),
+    "mt/fra-eng": ("benchmarks/quality/rows_translate.py::all_pairs", "translate muon"),
 }
 PEERS_MEASURED_BY = {"cls": "classify_texts", "tag": "tag_sentences", "lm": "language_models", "mt": "translate_pairs"}
 
@@ -97,7 +97,7 @@ def parts_of_row(row: str) -> list[str]:
 
 def parts_of_peers(row: str) -> list[str]:
     """What the peers of a row in benchmarks/records/peers.json depend on."""
-    return [f"benchmarks/peers_programs/{PEERS_MEASURED_BY[row.partition('/')[0]]}.py"]
+    return [f"benchmarks/peers/{PEERS_MEASURED_BY[row.partition('/')[0]]}.py"]
 
 
 def changed(record: Mapping[str, Any]) -> list[str]:

@@ -72,7 +72,7 @@ TRANSLATION = (
     Line("mt/fra-eng, 10,000 pairs", "10,000 pairs", "defaults"),
     Line("mt/fra-eng, 1,000 pairs", "1,000 pairs", "defaults"),
 )
-SPEED = (  # what a layer does, as benchmarks/engine.py names it, and as the page does
+SPEED = (  # what a layer does, as benchmarks/speed/engine.py names it, and as the page does
     ("LSTM H256, vocabulary 28, train", "LSTM, 256 units, training"),
     ("LSTM H256, vocabulary 28, inference", "LSTM, 256 units, inference"),
     ("GRU H256, vocabulary 28, train", "GRU, 256 units, training"),

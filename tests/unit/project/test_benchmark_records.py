@@ -8,12 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import accelerate, chains, engine, growth, inference, peers, precision, results, series
-from benchmarks.rows import Result, Row
+from benchmarks.peers import __main__ as peers
+from benchmarks.quality import precision, results, series
+from benchmarks.quality.rows import Result, Row
+from benchmarks.speed import accelerate, chains, engine, growth, inference
 from tests.paths import ROOT
 from tools import records, tables
 
-PROGRAMS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+GROUPS = ("speed", "quality")  # those of peers run in environments that have the peers
+PROGRAMS = sorted(f"{group}.{path.stem}" for group in GROUPS for path in (ROOT / "benchmarks" / group).glob("*.py"))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -59,7 +62,7 @@ def test_inference(read, monkeypatch):
         "train": inference.training([1], None, 1.0),
         **inference.streams(None, 1.0, 2),
     }
-    stamp = records.stamp(["benchmarks/inference.py::measure"])
+    stamp = records.stamp(["benchmarks/speed/inference.py::measure"])
     read("inference", {"command": "x", **stamp, **records.machine(), **found})
     assert tables.inference()[2].startswith(
         "| LSTM, batch 32, 35 steps, 1 core | 1.00 | torch 4.00 | **4.00** | 2.00 |"
@@ -73,7 +76,7 @@ def test_inference(read, monkeypatch):
 def test_growth(read, monkeypatch, tmp_path):
     monkeypatch.setattr(growth, "CACHE", tmp_path)
     names = dict.fromkeys(growth.NAMES, 0.002) | {"torch": 0.003}
-    stamp = records.stamp(["benchmarks/growth.py::times"])
+    stamp = records.stamp(["benchmarks/speed/growth.py::times"])
     for _, size in growth.rows():
         growth.stored(size, "time").write_text(json.dumps({**names, **stamp}))
         used = {name: 1e6 * value for name, value in names.items()}
@@ -99,7 +102,7 @@ def test_chains_and_models_of_others(read):
         "float32": (1e-7, 1e-6),
         "float64": (1e-15, 1e-15),
     }
-    stamp = records.stamp(["benchmarks/accelerate_models.py"])
+    stamp = records.stamp(["benchmarks/speed/accelerate_models.py"])
     row |= {"version": "0.1", "parameters": 800_000, "batch": "32 sentences", "threads": 1}
     read("accelerate", accelerate.record({"flair": {**row, **stamp}}))
     assert "| flair 0.1 | 0.8 | 32 sentences |" in tables.packages_of_others()[2]
@@ -110,7 +113,12 @@ def test_chains_and_models_of_others(read):
 def test_forecasts(read):
     kept = records.read("series")["rows"]
     row = {"set": "m4-hourly", "model": "linear", "mase": 0.91234567, "smape": 0.1, "scaled_crps": 0.2, "msis": 7.0}
-    row |= {"coverage_80": 0.8, "coverage_95": 0.95, "seconds": 2.0, **records.stamp(["benchmarks/series.py::trained"])}
+    row |= {
+        "coverage_80": 0.8,
+        "coverage_95": 0.95,
+        "seconds": 2.0,
+        **records.stamp(["benchmarks/quality/series.py::trained"]),
+    }
     before = [one for one in kept if (one["set"], one["model"]) != ("m4-hourly", "linear")]
     first = series.record(before, {**row, "seed": 1})
     read(
@@ -162,5 +170,5 @@ def test_peers_that_are_measured_replace_theirs(monkeypatch, tmp_path):
     monkeypatch.setattr(peers, "write_pages", lambda: None)
     peers.keep("cls/sst2", [{"model": "NB-SVM", "score": 0.8, "seconds": 1.0, "settings": ""}])
     (one,) = json.loads(path.read_text(encoding="utf-8"))["cls/sst2"]
-    assert one["depends"].keys() == {"benchmarks/peers_programs/classify_texts.py"}
+    assert one["depends"].keys() == {"benchmarks/peers/classify_texts.py"}
     assert not records.changed(one)
