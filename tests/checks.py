@@ -1094,7 +1094,7 @@ def check_activations(network: Any, found: Any, recombine: Any, *, initial: bool
     json.dumps(found.to_dict(), allow_nan=False)
     for one in found.layers:
         use = network.stacks[one.name.stack]
-        assert one.steps == use.tokens, f"{one.name}: other tokens"
+        assert one.steps == use.steps, f"{one.name}: other tokens"
         layer = use.stack.layers[one.name.layer]
         if isinstance(layer, Bidirectional):
             layer = layer.backward_layer if one.name.direction == "backward" else layer.forward_layer
@@ -1106,7 +1106,7 @@ def check_activations(network: Any, found: Any, recombine: Any, *, initial: bool
         assert list(one.states) == list(layer.cell.state_type._fields), f"{one.name}: states {list(one.states)}"
         called = {**getattr(layer.cell.state_type, "labels", {}), **getattr(gates, "labels", {})}
         assert one.labels == called, f"{one.name}: labels {one.labels}"
-        shape = (len(use.tokens), layer.cell.hidden_size)
+        shape = (len(use.steps), layer.cell.hidden_size)
         for values in (*one.gates.values(), *one.states.values()):
             assert values.shape == shape, f"{one.name}: {values.shape}, expected {shape}"
             assert np.isfinite(values).all(), f"{one.name}: not finite"
@@ -1129,7 +1129,7 @@ def check_influence(network: Any, connect: Callable[..., Any], *, atol: float) -
     """Gradient norms are those of finite differences; integrated gradients sum to the difference they explain."""
     last = len(network.predictions) - 1
     found = connect(network, predictions=[last])
-    assert found.steps == network.tokens, "connectivity: other tokens"
+    assert found.steps == network.steps, "connectivity: other tokens"
     x, eps = network.embeddings, 1e-5
 
     def log_prob(rows: Tensor) -> Tensor:
@@ -1150,7 +1150,7 @@ def check_flow_names(network: Any, found: Any) -> None:
     json.dumps(found.to_dict(), allow_nan=False)
     assert found.names == tuple(network.predictions[one] for one in found.predictions), "gradient: other names"
     for one in found.layers:
-        tokens = network.stacks[one.name.stack].tokens
+        tokens = network.stacks[one.name.stack].steps
         assert one.steps == tokens, f"{one.name}: other tokens"
         for values in (*one.states.values(), *one.gates.values()):
             assert values.shape == (len(found.predictions), len(tokens)), f"{one.name}: gradient of {values.shape}"

@@ -970,7 +970,7 @@ def detached_gradient(values):
 
 def detached_influence(network, **given):
     found = connectivity(network, **given)
-    kept = np.eye(len(network.predictions), len(network.tokens))[list(found.predictions)]
+    kept = np.eye(len(network.predictions), len(network.steps))[list(found.predictions)]
     return replace(found, influence=found.influence * kept)
 
 

@@ -52,7 +52,7 @@ class VowelCounts(ProbeResult):
 
 
 def vowels(model, text: str, *, letters: Annotated[str, Option("Which letters count.")] = "aeiou") -> VowelCounts:
-    tokens = get_network(model, text).tokens
+    tokens = get_network(model, text).steps
     return VowelCounts(tokens, np.array([float(sum(letter in letters for letter in token)) for token in tokens]))
 
 

@@ -160,7 +160,7 @@ def activations(
             {key: to_array(value) for key, value in part._asdict().items()} for part in (run.gates, run.states)
         )
         cell, labels = type(run.layer.cell).__name__, part_labels(run.states, run.gates)
-        found.append(LayerActivations(name, cell, network.stacks[name.stack].tokens, gates, states, labels))
+        found.append(LayerActivations(name, cell, network.stacks[name.stack].steps, gates, states, labels))
     return Activations(tuple(found))
 
 

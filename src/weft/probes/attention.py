@@ -53,7 +53,7 @@ def attention(model: Any, text: str) -> Attention:
         WeftError: The model has no attention.
     """
     found: AttentionWeights = get_part(model, text, "attention")()
-    return Attention(found.queries, found.tokens, to_array(found.weights))
+    return Attention(found.queries, found.steps, to_array(found.weights))
 
 
 class Hypothesis(NamedTuple):

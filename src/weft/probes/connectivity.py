@@ -105,7 +105,7 @@ def connectivity(
     points = points or default_points(network)
     rows = points if method == INTEGRATED else 1
     if predictions is None:
-        numbers = numbers[-max(1, MOST_TOKENS // (rows * len(network.tokens))) :]
+        numbers = numbers[-max(1, MOST_TOKENS // (rows * len(network.steps))) :]
     with torch.no_grad():
         log_probs = -losses_of(network, network.logits(network.embeddings))[0, numbers]
     if method == INTEGRATED:
@@ -117,12 +117,12 @@ def connectivity(
             [to_array(part.norm(dim=-1)) for part in _gradients(network, [(one, 1.0) for one in numbers])]
         )
     names = tuple(network.predictions[one] for one in numbers)
-    return Connectivity(network.tokens, tuple(numbers), names, to_array(log_probs), influence, method)
+    return Connectivity(network.steps, tuple(numbers), names, to_array(log_probs), influence, method)
 
 
 def default_points(network: Network) -> int:
     """The points of the integral where none are given: 32, and down to 8 for long texts."""
-    return min(POINTS, max(LEAST_POINTS, POINT_TOKENS // max(1, len(network.tokens))))
+    return min(POINTS, max(LEAST_POINTS, POINT_TOKENS // max(1, len(network.steps))))
 
 
 def integrated_gradients(
@@ -145,7 +145,7 @@ def integrated_gradients(
 
 def _gradients(network: Network, asked: Sequence[tuple[int, float]], against: int | None = None) -> Iterator[Tensor]:
     """d log P / dx of predictions, each at the embeddings times a scale: (rows, T, E) in batches of bounded size."""
-    T = len(network.tokens)
+    T = len(network.steps)
     size = max(1, BATCH_TOKENS // T)
     for begin in range(0, len(asked), size):
         part = asked[begin : begin + size]

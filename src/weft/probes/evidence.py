@@ -108,7 +108,7 @@ def evidence(
     if network.losses is not None:
         raise WeftError("the model predicts values", expected="one that predicts classes", hint="connectivity")
     (number,) = choose_predictions(network, [position])
-    target, T = network.targets[number], len(network.tokens)
+    target, T = network.targets[number], len(network.steps)
     window = math.ceil(T * T / MOST_OCCLUDED)
     removed = [range(0), *(range(begin, min(begin + window, T)) for begin in range(0, T, window))]
     log_probs = occlude(network, number, removed) if inspection.without is None else inspection.without(removed)
@@ -120,7 +120,7 @@ def evidence(
     odds = to_array(log_probs[:, target] - log_probs[:, other])  # of the whole text, and without each window
     scores = None if inspection.ngrams is None else inspection.ngrams()
     return Evidence(
-        steps=network.tokens,
+        steps=network.steps,
         prediction=network.predictions[number],
         against="" if other == target else network.classes[other],
         probability=math.exp(float(log_probs[0, target])),
@@ -135,7 +135,7 @@ def evidence(
 @torch.no_grad()
 def occlude(network: Network, prediction: int, removed: Sequence[range]) -> Tensor:
     """The log-probabilities (N, C) of a prediction where the embeddings of each of N ranges of tokens are zero."""
-    found, size = [], max(1, BATCH_TOKENS // len(network.tokens))
+    found, size = [], max(1, BATCH_TOKENS // len(network.steps))
     for first in range(0, len(removed), size):
         part = removed[first : first + size]
         x = network.embeddings.repeat(len(part), 1, 1)

@@ -216,9 +216,9 @@ def unrolled(network: Network) -> Iterator[dict[LayerName, list[tuple[State, Gat
 
 def flow_by_autograd(network: Network, predictions: Sequence[int]) -> GradientFlow:
     """Gradient flow of any network, by one backward pass for each prediction."""
-    if len(predictions) * len(network.tokens) > MOST_SLOW_PAIRS:
+    if len(predictions) * len(network.steps) > MOST_SLOW_PAIRS:
         raise WeftError(
-            f"{len(predictions):,} predictions of {len(network.tokens):,} tokens",
+            f"{len(predictions):,} predictions of {len(network.steps):,} tokens",
             expected=f"at most {MOST_SLOW_PAIRS:,} pairs for this model, which needs a backward pass for each",
             hint="predictions=[-1] for the last one",
         )
@@ -240,7 +240,7 @@ def flow_by_autograd(network: Network, predictions: Sequence[int]) -> GradientFl
         states = {field: table(0, field) for field in steps[0][0]._fields}
         gates = {field: table(1, field) for field in steps[0][1]._fields}
         labels = part_labels(*steps[0])
-        layers.append(LayerGradients(name, network.stacks[name.stack].tokens, states, gates, labels))
+        layers.append(LayerGradients(name, network.stacks[name.stack].steps, states, gates, labels))
     return GradientFlow(tuple(predictions), tuple(network.predictions[one] for one in predictions), tuple(layers))
 
 

@@ -135,7 +135,7 @@ def step_jacobians(
         jacobians = [step_jacobian(part, projected[t : t + 1], states[t]) for t in positions]
         norms = [float(torch.linalg.matrix_norm(one, 2)) for one in jacobians]
         radii = [float(torch.linalg.eigvals(one).abs().max()) for one in jacobians]
-        tokens = network.stacks[name.stack].tokens
+        tokens = network.stacks[name.stack].steps
         found.append(StepJacobians(name, tokens, tuple(positions), np.array(norms), np.array(radii)))
     return tuple(found)
 
@@ -174,7 +174,7 @@ def gradient_terms(
         steps = list(range(t, T)) if part.reverse else list(range(t, -1, -1))  # from t to the first that was read
         norms, total = unrolled_jacobian(part, [x[s : s + 1] for s in steps], [states[s] for s in steps])
         weights = sum(one.numel() for one in part.cell.parameters())
-        tokens = network.stacks[name.stack].tokens
+        tokens = network.stacks[name.stack].steps
         found.append(
             GradientTerms(name, tokens, t, tuple(steps[::-1]), np.array(norms[::-1]), float(total.norm()), weights)
         )

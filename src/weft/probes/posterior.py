@@ -113,10 +113,10 @@ def posterior(model: Any, text: str) -> Posterior:
     _, shares = chains.posterior(view.chains)
     path, score = chains.viterbi(view.chains)
     log_z = float(recursions.log_z[0])
-    T = len(view.tokens)
+    T = len(view.steps)
     return Posterior(
         view.kind,
-        view.tokens,
+        view.steps,
         view.states,
         to_array(recursions.pi[0]),
         to_array(recursions.backward()[0]),

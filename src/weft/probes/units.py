@@ -254,7 +254,7 @@ def top_passages(
         values = hidden[name]
         if not 0 <= unit < values.shape[1]:
             raise WeftError(f"{name} has no unit {unit}", expected=f"0 to {values.shape[1] - 1}")
-        tokens, column = network.stacks[name.stack].tokens, values[:, unit]
+        tokens, column = network.stacks[name.stack].steps, values[:, unit]
         total += len(tokens)
         for at in _peaks(column, count):
             first, last = max(0, at - CONTEXT), at + CONTEXT // 2
@@ -282,7 +282,7 @@ def select_units(model: Any, text: str, phrase: str | tuple[int, int], *, thresh
         WeftError: The phrase is not a part of the text.
     """
     network = get_network(model, text)
-    tokens = next(iter(network.stacks.values())).tokens
+    tokens = next(iter(network.stacks.values())).steps
     begin, end = phrase if isinstance(phrase, tuple) else find_phrase(tokens, phrase)
     if not 0 <= begin < end <= len(tokens):
         raise WeftError(f"the phrase is tokens {begin} to {end}", expected=f"positions within 0 to {len(tokens)}")
@@ -320,7 +320,7 @@ def correlate_units(model: Any, texts: Iterable[str], label: str | TokenLabel, *
     sums: dict[LayerName, Array] = {}
     count, sy, syy = 0, 0.0, 0.0
     for network, hidden in _read_texts(model, texts):
-        tokens = next(iter(network.stacks.values())).tokens
+        tokens = next(iter(network.stacks.values())).steps
         y = np.asarray(label(tokens), dtype=np.float64)
         if y.shape != (len(tokens),):
             raise WeftError(f"the label has {y.size} values for {len(tokens)} tokens", expected="one for each token")

@@ -31,17 +31,17 @@ class TokenScores(NamedTuple):
 
 
 class StackUse(NamedTuple):
-    """A recurrent stack of a model, and the token at each of its steps."""
+    """A recurrent stack of a model, and the names of its steps: tokens, or times."""
 
     stack: Stack
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Network:
-    """A recurrent network as a differentiable function of the embeddings of a text."""
+    """A recurrent network as a differentiable function of the embeddings of a text, or of the values of a series."""
 
-    tokens: tuple[str, ...]  # the T tokens that are read
+    steps: tuple[str, ...]  # the names of the T steps that are read: tokens, or times
     embeddings: Tensor  # (1, T, E), their embeddings, or one-hot vectors where the model has no embedding
     logits: Callable[[Tensor], Tensor]  # embeddings (B, T, E) to logits (B, P, C) of all predictions
     # what each of the P predictions is: the next token, the tag of a token, the label of the text
@@ -57,10 +57,10 @@ class Network:
 
 
 class AttentionWeights(NamedTuple):
-    """Attention weights (T, S): of each of T queries over S tokens; each row sums to 1."""
+    """Attention weights (T, S): of each of T queries over S steps; each row sums to 1."""
 
     queries: tuple[str, ...]
-    tokens: tuple[str, ...]
+    steps: tuple[str, ...]
     weights: Tensor
 
 
@@ -72,9 +72,9 @@ class NamedBeamTree(NamedTuple):
 
 
 class ChainView(NamedTuple):
-    """One chain of hidden states over the tokens of a text: an HMM, or the tags of a CRF."""
+    """One chain of hidden states over the steps of an input: an HMM, or the tags of a CRF."""
 
-    tokens: tuple[str, ...]  # the T tokens
+    steps: tuple[str, ...]  # the names of the T steps: tokens, or times
     states: tuple[str, ...]  # the names of the K states
     chains: Chains  # the chain's scores; one row
     transition: Tensor  # (K, K), probabilities of an HMM or scores of a CRF
