@@ -39,6 +39,10 @@ class BuildEngine(build_ext):
     """Builds the variants that can be built, and names those that cannot."""
 
     def run(self):
+        sys.path.insert(0, "src")
+        from weft.abi import write_header  # needs nothing that has to be installed
+
+        write_header()
         self.failed = {}
         super().run()
         if self.failed:

@@ -9,6 +9,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 core=$root/src/weft/engine/core
+PYTHONPATH=$root/src "$python" -m weft.abi
 compiler=${CXX:-g++}
 common="-O1 -g1 -std=c++20 -fPIC -shared -fvisibility=hidden -fno-math-errno -Wall -Wextra -Wno-psabi -pthread"
 check="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"

@@ -1,11 +1,12 @@
 #!/bin/sh
 # The thread pool, a stream and a layer under ThreadSanitizer, by C++ drivers: Python and torch are not made for it.
-# Usage: tests/long/sanitize_threads.sh; CXX is the compiler (g++).
+# Usage: tests/long/sanitize_threads.sh [python]; CXX is the compiler (g++).
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 compiler=${CXX:-g++}
+PYTHONPATH=$root/src "${1:-python3}" -m weft.abi
 export TSAN_OPTIONS=halt_on_error=1
 for driver in thread_pool stream layer; do
     "$compiler" -O1 -g1 -std=c++20 -Wall -Wextra -Wno-psabi -pthread -fsanitize=thread \

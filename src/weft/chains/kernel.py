@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from weft import abi
 from weft.chains.problem import NO_STATE, Best, Chains, Expected, Partition
-from weft.engine import abi
 from weft.engine.library import check, library, loaded_library
 from weft.engine.tensors import address, checked
 from weft.engine.threads import thread_count

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from weft.abi import Buffer
 from weft.cells import Cell
-from weft.compiler import lower as places
 from weft.compiler.derive import (
     Derivative,
     derive,
@@ -111,7 +111,7 @@ def compile_equations(equations: Equations) -> Program:
         vector_sums=vector_sums,
         input_vectors=input_vectors,
         products=products,
-        extra=sum(place.buffer == places.EXTRA for place in kept),
+        extra=sum(place.buffer == Buffer.EXTRA for place in kept),
         input_sums=input_sums,
         vector_gradients=vector_gradients,
         sums=len(sums),
@@ -127,21 +127,21 @@ def compile_equations(equations: Equations) -> Program:
 
 
 _LEAVES = {
-    "x": places.INPUT,
-    "state": places.STATE,
-    "vector": places.VECTORS,
-    "step_mask": places.STEP_MASK,
-    "d_state": places.D_STATE,
+    "x": Buffer.INPUT,
+    "state": Buffer.STATE,
+    "vector": Buffer.VECTORS,
+    "step_mask": Buffer.STEP_MASK,
+    "d_state": Buffer.D_STATE,
 }
 
 
 def _leaf_place(op: str, key: tuple[float, ...]) -> Place:
     if op == "product":
-        return Place(places.PRODUCT, int(key[0]), int(key[1]))
+        return Place(Buffer.PRODUCT, int(key[0]), int(key[1]))
     if op == "d_operand":
-        return Place(places.D_OPERAND, int(key[0]), 0)
+        return Place(Buffer.D_OPERAND, int(key[0]), 0)
     if op in ("row_mask", "d_output"):
-        return Place(places.ROW_MASK if op == "row_mask" else places.D_OUTPUT, 0, 0)
+        return Place(Buffer.ROW_MASK if op == "row_mask" else Buffer.D_OUTPUT, 0, 0)
     return Place(_LEAVES[op], 0, int(key[0]))
 
 
@@ -153,12 +153,12 @@ def _forward(equations: Equations, kept: dict[int, Place]) -> Code:
     targets: dict[int, list[Place]] = {}
     for k, product in enumerate(equations.products):
         if equations.graph.nodes[product.operand].op != "state":
-            targets.setdefault(product.operand, []).append(Place(places.OPERAND, k, 0))
+            targets.setdefault(product.operand, []).append(Place(Buffer.OPERAND, k, 0))
     for i, output in enumerate(equations.outputs):
-        targets.setdefault(output, []).append(Place(places.NEW_STATE, 0, i))
+        targets.setdefault(output, []).append(Place(Buffer.NEW_STATE, 0, i))
     for number, place in kept.items():
         targets.setdefault(number, []).append(place)
-    targets[equations.outputs[0]].append(Place(places.OUTPUT, 0, 0))
+    targets[equations.outputs[0]].append(Place(Buffer.OUTPUT, 0, 0))
     return lower(equations.graph, _leaf_place, _forward_segment, len(equations.products) + 1, targets, [])
 
 
@@ -187,7 +187,7 @@ def _keep(equations: Equations, derivative: Derivative) -> list[Place]:
     for n, number in enumerate(derivative.kept):
         node = graph.nodes[number]
         if node.op == "x":
-            chosen[n] = Place(places.GATES, 0, int(node.key[0]))
+            chosen[n] = Place(Buffer.GATES, 0, int(node.key[0]))
             free.discard(int(node.key[0]))
     extra = 0
     for n, number in enumerate(derivative.kept):
@@ -196,9 +196,9 @@ def _keep(equations: Equations, derivative: Derivative) -> list[Place]:
             fits = [g for g in sorted(free) if last_read[g] <= written and graph.nodes[number].op != "state"]
             if fits:
                 free.discard(fits[0])
-                chosen[n] = Place(places.GATES, 0, fits[0])
+                chosen[n] = Place(Buffer.GATES, 0, fits[0])
             else:
-                chosen[n] = Place(places.EXTRA, 0, extra)
+                chosen[n] = Place(Buffer.EXTRA, 0, extra)
                 extra += 1
     return [place for place in chosen if place is not None]
 
@@ -225,14 +225,14 @@ def _products(
             blocks.append(Forward(weight, origin.block, vector))
             gradient = derivative.products[k][j]
             if gradient in derivative.inputs:
-                gradients.append(Place(places.D_INPUT, 0, derivative.inputs.index(gradient)))
+                gradients.append(Place(Buffer.D_INPUT, 0, derivative.inputs.index(gradient)))
             else:
-                gradients.append(Place(places.D_PRODUCTS, 0, d_products.setdefault(gradient, len(d_products))))
+                gradients.append(Place(Buffer.D_PRODUCTS, 0, d_products.setdefault(gradient, len(d_products))))
         node = equations.graph.nodes[product.operand]
         if product.operand in derivative.kept:
             operand = kept[derivative.kept.index(product.operand)]
         else:
-            operand = Place(places.OPERANDS, 0, operands.setdefault(derivative.operands[k], len(operands)))
+            operand = Place(Buffer.OPERANDS, 0, operands.setdefault(derivative.operands[k], len(operands)))
         plans.append(ProductPlan(blocks, int(node.key[0]) if node.op == "state" else -1, operand, gradients))
     return sums, plans, sorted(input_vectors)
 
@@ -264,15 +264,15 @@ def _back(
 
     for k, plan in enumerate(plans):
         for j, place in enumerate(plan.gradients):
-            send(derivative.products[k][j], Place(places.D_PRODUCT, k, j))
-            if place.buffer == places.D_PRODUCTS:
+            send(derivative.products[k][j], Place(Buffer.D_PRODUCT, k, j))
+            if place.buffer == Buffer.D_PRODUCTS:
                 send(derivative.products[k][j], place)
-        if plan.operand.buffer == places.OPERANDS:
+        if plan.operand.buffer == Buffer.OPERANDS:
             send(derivative.operands[k], plan.operand)
     for g, number in enumerate(derivative.inputs):
-        send(number, Place(places.D_INPUT, 0, g))
+        send(number, Place(Buffer.D_INPUT, 0, g))
     for i, number in enumerate(derivative.states):
-        send(number, Place(places.D_NEW_STATE, 0, i))
+        send(number, Place(Buffer.D_NEW_STATE, 0, i))
 
     def place_of(op: str, key: tuple[float, ...]) -> Place:
         return kept[int(key[0])] if op == "kept" else _leaf_place(op, key)
@@ -283,7 +283,7 @@ def _back(
     code = lower(derivative.graph, place_of, segment_of, len(plans) + 1, targets, sums)
     used = [place for plan in plans for place in [*plan.gradients, plan.operand]]
 
-    def count(buffer: int) -> int:
+    def count(buffer: Buffer) -> int:
         return len({place for place in used if place.buffer == buffer})
 
-    return code, count(places.D_PRODUCTS), count(places.OPERANDS)
+    return code, count(Buffer.D_PRODUCTS), count(Buffer.OPERANDS)

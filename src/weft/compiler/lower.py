@@ -11,24 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from weft.abi import Buffer, Op
 from weft.compiler.graph import Graph
 
-# The numbers are the engine's too (engine/core/abi.hpp), checked by a hash when the engine is loaded.
-INPUT, GATES, EXTRA, VECTORS, OUTPUT, ROW_MASK, STEP_MASK, STATE, NEW_STATE, PRODUCT, OPERAND, SCRATCH = range(12)
-D_OUTPUT, D_STATE, D_NEW_STATE, D_PRODUCT, D_OPERAND, D_INPUT, D_PRODUCTS, OPERANDS = range(12, 20)
-_OPS = (
-    "copy", "add", "sub", "mul", "div", "maximum", "minimum", "lt", "le", "eq", "neg", "abs", "sqrt", "rsqrt", "exp",
-    "log", "tanh", "sigmoid", "relu", "mean", "select", "multiply_add", "d_tanh", "d_sigmoid", "accumulate",
-    "mean_product",
-)  # fmt: skip
 _WITH_PRODUCT = {"add": "multiply_add", "mean": "mean_product"}  # operations that fuse with a multiplication
-OPCODES = {name: number for number, name in enumerate(_OPS)} | {"stop": _OPS.index("copy")}
 
 
 class Place(NamedTuple):
     """A block of H elements in a buffer of the engine."""
 
-    buffer: int
+    buffer: Buffer
     part: int  # the product, in buffers with a part for each product
     block: int
 
@@ -36,7 +28,7 @@ class Place(NamedTuple):
 class Instruction(NamedTuple):
     """An operation on entries of the table (see `Code`)."""
 
-    op: str
+    op: Op
     target: int
     args: tuple[int, ...]
     uniform: bool = False  # the result is the same on all lanes
@@ -136,7 +128,7 @@ class _Lowering:
             for arg in self.args(number):
                 node = self.graph.nodes[arg]
                 if node.args and self.segment[arg] < self.segment[number] and not self.targets.get(arg):
-                    self.targets[arg] = [Place(SCRATCH, 0, scratch)]
+                    self.targets[arg] = [Place(Buffer.SCRATCH, 0, scratch)]
                     scratch += 1
 
     def code(self) -> Code:
@@ -192,7 +184,7 @@ class _Lowering:
             for place in places:
                 entry = self._place(place)
                 out.stores.append(entry)
-                out.instructions.append(Instruction("copy", entry, (locate(number),)))
+                out.instructions.append(Instruction(Op.copy, entry, (locate(number),)))
 
         for number in mine:  # copy leaves to their targets before anything is overwritten
             if not self.graph.nodes[number].args:
@@ -213,10 +205,10 @@ class _Lowering:
                 registers += 1
             located[number] = target
             op = self.graph.nodes[number].op
-            op = _WITH_PRODUCT[op] if number in self.fused else op
-            out.instructions.append(Instruction(op, target, sources, number in self.graph.uniform))
+            op = _WITH_PRODUCT[op] if number in self.fused else "copy" if op == "stop" else op
+            out.instructions.append(Instruction(Op[op], target, sources, number in self.graph.uniform))
             write(number, places[1:])
         for i, number in enumerate(self.sums):
             if number in summed:
-                out.instructions.append(Instruction("accumulate", 2 * 10**6 + i, (locate(number),)))
+                out.instructions.append(Instruction(Op.accumulate, 2 * 10**6 + i, (locate(number),)))
         return out, registers

@@ -6,7 +6,7 @@ takes single steps and samples. `dropout`, `variational_dropout`, `embed`, `line
 `OptimizerStep` are fused versions of what surrounds a layer; `linear` is torch's in the engine's precision.
 """
 
-from weft.engine.abi import StepSize
+from weft.abi import StepSize
 from weft.engine.cells import check_lengths, materialize, run_layers
 from weft.engine.cross_entropy import linear_cross_entropy
 from weft.engine.dropout import NO_DROPOUT, Dropout, dropout, variational_dropout

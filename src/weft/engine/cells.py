@@ -13,9 +13,9 @@ from torch import Tensor
 from torch._C._functorch import TransformType, is_functorch_wrapped_tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from weft.abi import Precision
 from weft.cells import Cell, State
 from weft.compiler import StepMasks, Untraceable, program_of
-from weft.engine.abi import Precision
 from weft.engine.embedding import Embedded
 from weft.engine.functions import run
 from weft.engine.heads import Pass, heads_of, join

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch._C._functorch import TransformType
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from weft.abi import Precision
 from weft.cells import Cell, State
 from weft.compiler import StepMasks
-from weft.engine.abi import Precision
 from weft.engine.autograd import one_at_a_time
 from weft.engine.cells import another_kind, check_lengths, first_of_another_kind, plan_of, readable
 from weft.engine.functions import Samples, divided_memory

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.engine import abi
-from weft.engine.abi import Precision
+from weft import abi
+from weft.abi import Precision
 from weft.engine.autograd import apply_of, differentiable_gradients, one_at_a_time
 from weft.engine.cells import check_lengths
 from weft.engine.dropout import NO_DROPOUT, Dropout, drop_with_seed

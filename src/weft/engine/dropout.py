@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.engine import abi
+from weft import abi
 from weft.engine.autograd import apply_of, one_at_a_time
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.memory import empty

@@ -1,4 +1,4 @@
-"""A program as the core reads it: records one after the other, as core/abi.hpp describes them at weft_new_program."""
+"""A program as the core reads it: records one after the other, as weft/abi.py describes them at `ProgramHeader`."""
 
 from __future__ import annotations
 
@@ -9,119 +9,25 @@ from typing import NamedTuple
 
 from torch import Size
 
+from weft.abi import (
+    CodeHeader,
+    InputVector,
+    Instruction,
+    ListHeader,
+    Op,
+    ParameterShape,
+    Place,
+    ProductBlock,
+    ProductHeader,
+    ProgramHeader,
+    SegmentHeader,
+    VectorSource,
+    WeightGradient,
+)
 from weft.compiler import Program
 from weft.compiler.graph import Weight
-from weft.compiler.lower import OPCODES, Code
+from weft.compiler.lower import Code
 from weft.compiler.lower import Place as PlaceOfValue
-from weft.engine.abi import Int, OutputHandle, record
-
-
-@record
-class ProgramHeader(NamedTuple):
-    hidden_size: Int
-    blocks: Int
-    states: Int
-    products: Int
-    backward_order: Int
-    parameters: Int
-    vectors: Int
-    vector_sums: Int
-    input_vectors: Int
-    extra: Int
-    d_products: Int
-    operands: Int
-    weight_gradients: Int
-    input_sums: Int
-    vector_gradients: Int
-    program: OutputHandle
-
-
-@record
-class ProductHeader(NamedTuple):
-    blocks: Int
-    state: Int
-    operand_buffer: Int
-    operand_part: Int
-    operand_block: Int
-
-
-@record
-class ProductBlock(NamedTuple):
-    input_block: Int
-    vector: Int
-    parameter: Int
-    start: Int
-    transposed: Int
-
-
-@record
-class CodeHeader(NamedTuple):
-    places: Int
-    constants: Int
-    sums: Int
-    registers: Int
-    segments: Int
-    whole_rows: Int
-
-
-@record
-class Place(NamedTuple):
-    buffer: Int
-    part: Int
-    block: Int
-
-
-@record
-class SegmentHeader(NamedTuple):
-    loads: Int
-    stores: Int
-    instructions: Int
-
-
-@record
-class Instruction(NamedTuple):
-    op: Int
-    uniform: Int
-    target: Int
-    a: Int
-    b: Int
-    c: Int
-
-
-@record
-class ParameterShape(NamedTuple):
-    elements: Int
-    row: Int
-
-
-@record
-class VectorSource(NamedTuple):
-    parameter: Int
-    start: Int
-    single: Int
-
-
-@record
-class InputVector(NamedTuple):
-    block: Int
-    vector: Int
-
-
-@record
-class WeightGradient(NamedTuple):
-    product: Int
-    buffer: Int
-    part: Int
-    block: Int
-    blocks: Int
-    parameter: Int
-    start: Int
-    transposed: Int
-
-
-@record
-class ListHeader(NamedTuple):
-    length: Int
 
 
 class WeightRows(NamedTuple):
@@ -185,7 +91,7 @@ def _encode_code(code: Code) -> list[int]:
             sums=code.sums,
             registers=code.registers,
             segments=len(code.segments),
-            whole_rows=any(i.op in ("mean", "mean_product") for s in code.segments for i in s.instructions),
+            whole_rows=any(i.op in (Op.mean, Op.mean_product) for s in code.segments for i in s.instructions),
         )
     ]
     for place in code.places:
@@ -195,7 +101,7 @@ def _encode_code(code: Code) -> list[int]:
         out += SegmentHeader(len(segment.loads), len(segment.stores), len(segment.instructions))
         out += [*segment.loads, *segment.stores]
         for op, target, args, uniform in segment.instructions:
-            out += Instruction(OPCODES[op], uniform, target, *args, *[0] * (3 - len(args)))
+            out += Instruction(op, uniform, target, *args, *[0] * (3 - len(args)))
     return out
 
 

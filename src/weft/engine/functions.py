@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch._C import _functorch
 
-from weft.engine.abi import Precision
+from weft.abi import Precision
 from weft.engine.autograd import apply_of, differentiable_gradients, one_at_a_time
 from weft.engine.embedding import lookup
 from weft.engine.layers import Layers, backward, forward

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from weft.engine import abi
-from weft.engine.abi import Precision
+from weft import abi
+from weft.abi import Precision
 from weft.engine.dropout import draw_seed, keep_threshold
 from weft.engine.embedding import Drawn
 from weft.engine.library import check, loaded_library

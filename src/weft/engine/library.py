@@ -21,9 +21,8 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
-from weft.engine import abi
-from weft.engine import encode as _encode  # noqa: F401  # its records are part of the layout
-from weft.engine.abi import Status
+from weft import abi
+from weft.abi import Status
 from weft.engine.threads import openmp_libraries, thread_count
 from weft.errors import TensorError, WeftError
 from weft.machine import engine_build

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.engine import abi
-from weft.engine.abi import StepSize
+from weft import abi
+from weft.abi import StepSize
 from weft.engine.library import check, known_type, loaded_library, usable
 from weft.engine.threads import thread_count
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import Tensor
 
+from weft import abi
 from weft.cells import Cell
 from weft.compiler import Program
-from weft.engine import abi
 from weft.engine.encode import encode
 from weft.engine.library import check, loaded_library
 from weft.errors import TensorError

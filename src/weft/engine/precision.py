@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 import torch
 
+from weft.abi import Precision
 from weft.cells import Cell
-from weft.engine.abi import Precision
 from weft.engine.int8 import is_quantized
 from weft.errors import WeftError
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, empty, empty_like
 
+from weft import abi
 from weft.cells import Cell, State
-from weft.engine import abi
 from weft.engine.cells import check_kind, plan_of, readable
 from weft.engine.library import check, loaded_library, usable
 from weft.engine.precision import precision_for

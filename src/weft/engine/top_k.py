@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from weft.engine import abi
+from weft import abi
 from weft.engine.library import check, loaded_library, reads
 from weft.engine.tensors import address
 from weft.engine.threads import thread_count

@@ -77,4 +77,11 @@ def test_the_engine_knows_no_format_of_data():
     """It takes tensors: what a batch or a file looks like is the callers'."""
     for path in (ROOT / "src" / "weft" / "engine").glob("*.py"):
         imported = re.findall(r"^ *(?:from|import) (weft\.\w+)", path.read_text(), re.MULTILINE)
-        assert set(imported) <= {"weft.cells", "weft.compiler", "weft.engine", "weft.errors", "weft.machine"}, path.name
+        assert set(imported) <= {
+            "weft.abi",
+            "weft.cells",
+            "weft.compiler",
+            "weft.engine",
+            "weft.errors",
+            "weft.machine",
+        }, path.name

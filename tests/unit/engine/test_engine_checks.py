@@ -11,14 +11,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from weft import abi, engine
 from weft import chains as chain
-from weft import engine
+from weft.abi import Status
 from weft.cells import GRUCell, LSTMCell
 from weft.chains import Chains, kernel
 from weft.compiler import StepMasks
 from weft.decoding import Sample
-from weft.engine import OptimizerStep, Pass, Stream, abi
-from weft.engine.abi import Status
+from weft.engine import OptimizerStep, Pass, Stream
 from weft.engine.encode import ProgramHeader
 from weft.engine.library import check
 from weft.errors import WeftError
@@ -157,7 +157,7 @@ def run_alone(program):
     """In a process of its own, with little memory beyond what it has: what ends the process ends only that one."""
     start = (
         "import ctypes, resource\nfrom array import array\nimport torch\nfrom weft import engine\n"
-        "from weft.engine import abi\nfrom weft.engine.abi import Status\nlibrary = engine.library()\n"
+        "from weft import abi\nfrom weft.abi import Status\nlibrary = engine.library()\n"
         "def limit_memory(extra):\n"
         "    used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "    resource.setrlimit(resource.RLIMIT_AS, (used + extra, used + extra))\n"

@@ -21,6 +21,7 @@ ORDER = [
     "config",
     "files",
     "machine",
+    "abi",
     "pictures",
     "html",
     "terminal",

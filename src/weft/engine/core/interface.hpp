@@ -1,4 +1,5 @@
-// The C interface: what ctypes sees. A call takes the records of abi.hpp and returns a Status; no exception leaves it.
+// The C interface: what ctypes sees. A call takes the records of src/weft/abi.py and returns a Status; no exception
+// leaves it.
 #pragma once
 
 #include "cross_entropy.hpp"
@@ -64,8 +65,8 @@ AnyStream* make_stream(const abi::StreamCall<T>& call, abi::Reader& reader) {
     return new Stream<T>(call, reader);
 }
 
-// The hash of abi.hpp that this library was compiled from.
-WEFT_EXPORT uint64_t weft_layout() { return abi::layout(); }
+// The hash of the declarations that this library was compiled from.
+WEFT_EXPORT uint64_t weft_layout() { return kLayout; }
 
 // The entry point of the OpenMP runtime that torch uses, or nullptr (threads.hpp).
 WEFT_EXPORT void weft_use_parallel_region(void* parallel_region) {
