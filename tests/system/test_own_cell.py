@@ -7,6 +7,9 @@ import json
 import shlex
 import shutil
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ import typer
 import weft
 from examples.own_cell import MinimalGatedUnitCell, PeepholeLSTMCell
 from tests.paths import ROOT
-from weft.cells import CELLS, custom_cells, using_cells
+from weft.cells import CELLS, Candidate, Cell, HiddenState, custom_cells, using_cells
 from weft.cli import WITHOUT_CELLS, app, main
 from weft.cli import train as cli_train
 from weft.training.run import write_json
@@ -283,3 +286,53 @@ def test_cells_of_one_name_are_refused():
         using_cells([PeepholeLSTMCell, other]),
     ):
         pass
+
+
+def cell_of_factor(factor, barrier):
+    """A class whose name others have, too. Its first instance waits for those of the other threads."""
+
+    class OwnCell(Cell):
+        blocks = 1
+        has_met = False
+
+        def __init__(self, *sizes, **options):
+            super().__init__(*sizes, **options)
+            if not OwnCell.has_met:
+                OwnCell.has_met = True
+                barrier.wait(timeout=60)
+
+        def step(self, x_proj, state):
+            h = torch.tanh(x_proj + factor * self.recur(state.h))
+            return HiddenState(h), Candidate(h)
+
+    return OwnCell
+
+
+def test_threads_train_and_predict_with_different_cells_of_one_name(tmp_path):
+    barrier = threading.Barrier(4)
+    classes = [cell_of_factor(factor, barrier) for factor in (0.0, 0.5, -1.0, 2.0)]
+
+    def train_and_predict(number):
+        cell, out = classes[number], tmp_path / str(number)
+        trained = weft.train("lm", "grammar", out, {**TINY, "model.cell": cell}, progress=False)
+        loaded = weft.load(out, weft.LmPredictor, cells=[cell])
+        for model in (trained, loaded):
+            kinds = {type(part) for part in model.model.modules() if isinstance(part, Cell)}
+            assert kinds == {cell}, number
+        return loaded.evaluate("grammar").perplexity
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(train_and_predict, range(4)))
+    assert custom_cells() == {}
+    one_after_the_other = [
+        weft.load(tmp_path / str(number), weft.LmPredictor, cells=[cell]).evaluate("grammar").perplexity
+        for number, cell in enumerate(classes)
+    ]
+    assert found == one_after_the_other
+    assert len(set(found)) == 4
+
+
+def test_a_thread_knows_the_cells_of_the_context_that_it_is_given():
+    with using_cells([PeepholeLSTMCell]), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(custom_cells).result() == {}
+        assert pool.submit(copy_context().run, custom_cells).result() == {"PeepholeLSTMCell": PeepholeLSTMCell}

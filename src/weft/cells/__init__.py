@@ -67,7 +67,7 @@ from weft.cells.base import (
     from_iterable,
     traced_as_one_call,
 )
-from weft.cells.custom import custom_cells, is_custom, using_cells
+from weft.cells.custom import custom_cells, is_custom, load_cell, using_cells
 from weft.cells.gru import GRUCell, GRUGates, GRUResetBeforeCell
 from weft.cells.ladder import AdditiveCell, CoupledGateCell, CoupledGates, InputForgetGates, TwoGateCell
 from weft.cells.linear import MinGRUCell, MinGRUGates, MinLSTMCell, RGLRUCell, RGLRUGates, SRUCell, SRUGates
@@ -152,6 +152,7 @@ __all__ = [
     "find_cell",
     "from_iterable",
     "is_custom",
+    "load_cell",
     "traced_as_one_call",
     "using_cells",
 ]

@@ -6,6 +6,7 @@
     derive.py    transformations of equations: fused sums, dropout and zoneout masks, the derivative (reverse mode)
     lower.py     instructions, liveness and register allocation                  Graph -> Code
     build.py     all of it together                                              Cell -> Program
+    listing.py   all of it as text: `python -m weft.compiler lstm`
     evaluate.py  an interpreter of the equations in torch, the reference
 
 A graph describes one step for one row; a value is a vector of H lanes (units). Matrix products are not nodes: a product

@@ -60,6 +60,8 @@ class Program(NamedTuple):
     run: Code
     train: Code
     back: Code
+    kept: list[Place]  # of each value that the derivative keeps
+    derivative: Derivative
     equations: Equations
     traced: Equations  # before sums were joined into products
 
@@ -121,6 +123,8 @@ def compile_equations(equations: Equations) -> Program:
         run=_forward(equations, {}),
         train=_forward(equations, dict(zip(derivative.kept, kept, strict=True))),
         back=back,
+        kept=kept,
+        derivative=derivative,
         equations=equations,
         traced=traced,
     )

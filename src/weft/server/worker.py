@@ -16,6 +16,7 @@ import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
 from typing import Any
 
 import torch
@@ -78,7 +79,8 @@ class Worker:
     def _begin(self) -> None:
         """Wakes the thread, or starts one: a request may still compute with a model that has been loaded again."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=f"weft-{self.name}", daemon=True)
+            run = copy_context().run  # a new thread has no context: custom cells are part of it
+            self._thread = threading.Thread(target=run, args=(self._work,), name=f"weft-{self.name}", daemon=True)
             self._thread.start()
         self._changed.notify()
 

@@ -83,6 +83,13 @@ def test_the_header_explains_what_the_declarations_explain():
     assert "    select,  // b where a != 0, else c\n" in header
 
 
+def test_the_page_of_the_engine_explains_every_buffer():
+    page = (ROOT / "docs" / "engine.md").read_text(encoding="utf-8")
+    table = page.partition("| buffer | shape |")[2].partition("\n\n")[0]
+    explained = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.partition(" | ")[0])}
+    assert explained == {buffer.name for buffer in abi.Buffer}
+
+
 @pytest.mark.parametrize(
     ("pattern", "becomes"),
     [
