@@ -16,9 +16,8 @@ from benchmarks.quality.rows import Result, Row, data
 from weft.config import load_config
 from weft.tasks.classify.compare import compare_classifiers
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
-from weft.tasks.classify.example import Example
 from weft.tasks.classify.predictor import ClassifyPredictor
-from weft.tasks.classify.readers import ExampleSource, read_labelled
+from weft.tasks.classify.readers import Example, ExampleSource, read_labelled
 from weft.tasks.classify.task import TASK, start_classify
 
 Split = tuple[list[Example], list[Example] | None, list[Example]]  # to train on, to hold out, to test

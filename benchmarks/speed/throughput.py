@@ -33,7 +33,7 @@ from weft.config import load_config
 from weft.engine import Embedded
 from weft.nn import BothDirections, Stack
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.example import grammar_examples
+from weft.tasks.classify.readers import grammar_examples
 from weft.tasks.classify.task import TASK as CLASSIFY
 from weft.tasks.classify.task import start_classify
 from weft.tasks.tag.config import TagConfig

@@ -10,8 +10,9 @@ A corpus is an iterable of texts; each text is read by itself, and no more than 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,6 @@ from weft.errors import WeftError
 from weft.nn import Recurrent
 from weft.pictures.figures import DIVERGING, SEQUENTIAL, Array, ColouredText, Figure, HeatMap, visible
 from weft.pictures.svg import number
-from weft.probes.labels import LABELS, TokenLabel, read_label
 from weft.probes.layers import (
     LayerName,
     OnlyDirection,
@@ -39,6 +39,7 @@ from weft.tasks.inspection import Network
 from weft.tasks.operation import Option
 from weft.tasks.text_task import TextPredictor
 from weft.text.datasets import open_data
+from weft.text.vocabulary import EOS
 
 CONTEXT = 20  # tokens shown on each side
 PIECE = 2000  # characters of a corpus that are read at a time
@@ -390,3 +391,61 @@ def _peaks(values: Array, count: int) -> list[int]:
 
 
 PROBE = Probe("units", "passages that activate a unit, units that follow a label or a phrase", "network", units)
+
+
+# A label of tokens to compare units with: a function from the tokens of a text to one number for each.
+TokenLabel = Callable[[Sequence[str]], Sequence[float]]
+
+OPENING, CLOSING, STRAIGHT = "“「『«", "”」』»", '"'
+
+
+def line_position(tokens: Sequence[str]) -> list[float]:
+    """The number of characters since the last line break, before each token."""
+    found, position = [], 0
+    for token in tokens:
+        found.append(float(position))
+        position = 0 if "\n" in token or token == EOS else position + len(token)
+    return found
+
+
+def inside_quotes(tokens: Sequence[str]) -> list[float]:
+    """1 inside quotation marks (straight, curly, Chinese, French), 0 outside; the marks themselves are inside."""
+    found, depth, straight = [], 0, False
+    for token in tokens:
+        before = depth > 0 or straight
+        for character in token:
+            straight ^= character == STRAIGHT
+            depth = max(0, depth + (character in OPENING) - (character in CLOSING))
+        found.append(float(before or depth > 0 or straight))
+    return found
+
+
+LABELS: dict[str, TokenLabel] = {"line-position": line_position, "quotes": inside_quotes}
+
+
+def read_label(path: str | Path) -> TokenLabel:
+    """A label from a file: one value for each token of the corpus, separated by white space.
+
+    Values that are not numbers are names: the label is then 1 for the most frequent name and 0 for all others.
+
+    Raises:
+        WeftError: The file cannot be read. When the label is used: it has too few values.
+    """
+    try:
+        words = Path(path).read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WeftError(f"{path} cannot be read: {error}", expected="a text file with one value per token") from error
+    try:
+        values = [float(word) for word in words]
+    except ValueError:
+        most = max(dict.fromkeys(words), key=words.count)
+        values = [float(word == most) for word in words]
+    rest: Iterator[float] = iter(values)
+
+    def label(tokens: Sequence[str]) -> list[float]:
+        found = [value for _, value in zip(tokens, rest, strict=False)]
+        if len(found) < len(tokens):
+            raise WeftError(f"{path} has {len(values):,} values", expected="one for each token of the corpus")
+        return found
+
+    return label

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,29 +13,7 @@ from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
 from weft.tasks import load
 from weft.tasks.operation import EvaluationReport
-from weft.tasks.text_task import corpus_for, encoded, held_out_tokens
-from weft.text.text_field import Text
-from weft.training.run import Run
-
-
-@runtime_checkable
-class TokenPredictor(Protocol):
-    """A loaded model that predicts a token of a text from its left context, or from both sides."""
-
-    @property
-    def run(self) -> Run: ...
-
-    @property
-    def text_field(self) -> Text: ...
-
-    @property
-    def context(self) -> str:
-        """What a token is predicted from: "left" or "both"."""
-        ...
-
-    def predict_tokens(self, tokens: Tokens) -> TokenPredictions:
-        """Predicts each token but the first from its context."""
-        ...
+from weft.tasks.text_task import TextPredictor, corpus_for, encoded, held_out_tokens
 
 
 class ComparedModel(NamedTuple):
@@ -46,10 +24,10 @@ class ComparedModel(NamedTuple):
     predictions: TokenPredictions
 
 
-def compare(model: TokenPredictor, others: Sequence[TokenPredictor], tokens: Tokens) -> list[ComparedModel]:
+def compare(model: TextPredictor[Any], others: Sequence[TextPredictor[Any]], tokens: Tokens) -> list[ComparedModel]:
     """The uniform and the unigram baseline, the others, and the model itself, all on the same tokens."""
     for other in others:
-        if not isinstance(other, TokenPredictor):
+        if not isinstance(other, TextPredictor):
             raise WeftError(
                 f"{other.run.path} is a run of the task {other.run.task!r}", expected="one that predicts tokens, as lm"
             )
@@ -70,7 +48,7 @@ def compare_runs(
     """What `weft eval --against` reports: the model beside other runs, on a text or on its own held-out text.
 
     Args:
-        model: A `TokenPredictor`.
+        model: A `TextPredictor`.
         against: Other runs.
         data: The text; None: the held-out text of the run.
         adapt: Also the model as it adapts to the text: "dynamic", "cache" or "both".
@@ -97,7 +75,7 @@ def compare_runs(
 
 
 def _table(
-    model: TokenPredictor, rows: Sequence[ComparedModel], adapted: Sequence[ComparedModel]
+    model: TextPredictor[Any], rows: Sequence[ComparedModel], adapted: Sequence[ComparedModel]
 ) -> tuple[dict[str, Any], list[str]]:
     """All rows as a record and as lines. The result is that of the last of `rows`, the model as it was trained."""
     level, last = model.text_field.tokenizer.name, rows[-1].predictions
@@ -131,7 +109,7 @@ def _constant(weights: np.ndarray[Any, np.dtype[np.float64]], tokens: Tokens) ->
     return TokenPredictions(Likelihood(float(nats), len(targets)), round(np.isin(targets, best).sum() / len(best)))
 
 
-def check_same_tokens(model: TokenPredictor, other: TokenPredictor) -> None:
+def check_same_tokens(model: TextPredictor[Any], other: TextPredictor[Any]) -> None:
     """Perplexities can only be compared over the same tokens of the same vocabulary."""
     own, its = model.text_field, other.text_field
     same_tokens = own.normalizer == its.normalizer and own.tokenizer == its.tokenizer

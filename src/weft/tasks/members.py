@@ -18,14 +18,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from torch import nn
 
+from weft.training.build import load_model
 from weft.training.run import WEIGHTS, Run
 from weft.training.trainer import Phase
 
 if TYPE_CHECKING:
     from weft.tasks.task import Task
 
-Single = TypeVar("Single")
+Single = TypeVar("Single", bound=nn.Module)
 Joined = TypeVar("Joined")
 
 INITIAL = "initial.safetensors"
@@ -64,11 +66,9 @@ def trained_members(run: Run) -> list[Run]:
     return [one for one in members if one.has(WEIGHTS)] or [run]
 
 
-def load_members(
-    run: Run, load: Callable[[Run], Single], join: Callable[[Sequence[Single]], Joined]
-) -> Single | Joined:
-    """The model of a run: that of its only member, or the members that are trained, joined."""
-    models = [load(member) for member in trained_members(run)]
+def load_members(run: Run, make: Callable[[], Single], join: Callable[[Sequence[Single]], Joined]) -> Single | Joined:
+    """The model of a run with its best weights: that of its only member, or the members that are trained, joined."""
+    models = [load_model(make, member) for member in trained_members(run)]
     return models[0] if len(models) == 1 else join(models)
 
 

@@ -2,7 +2,7 @@
 
 The embedding and the recurrent layers are taken over, with the vocabulary; the layers above them are new. A model that
 reads in both directions takes its backward layers from a language model with `model.backward`. Training then uses
-discriminative learning rates and gradual unfreezing (`weft.training.layer_groups`).
+discriminative learning rates and gradual unfreezing (`weft.training.optimizer`).
 
 Howard and Ruder 2018, "Universal language model fine-tuning for text classification".
 """
@@ -23,7 +23,7 @@ from weft.nn import Bidirectional, Recurrent, Stack
 from weft.tasks.config import LayerRates
 from weft.tasks.mixture import first_member
 from weft.text.shards import is_shards
-from weft.training.layer_groups import LayerGroups
+from weft.training.optimizer import LayerGroups
 from weft.training.run import Run, open_run
 
 if TYPE_CHECKING:

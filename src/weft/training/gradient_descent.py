@@ -18,9 +18,8 @@ from weft.nn.states import state_leaves
 from weft.training.config import TrainConfig
 from weft.training.devices import mixed_precision
 from weft.training.distributed import current_workers
-from weft.training.layer_groups import LayerGroups
 from weft.training.loss import Loss, MeanLoss
-from weft.training.optimizer import Optimizer, rules_for
+from weft.training.optimizer import LayerGroups, Optimizer, rules_for
 from weft.training.run import with_prefix
 from weft.training.schedule import SCHEDULES
 from weft.training.slices import SlicedGradient

@@ -22,12 +22,11 @@ from weft.decoding import beam_search
 from weft.decoding.beam_search import beam_tree
 from weft.errors import WeftError
 from weft.nn import Recurrent
-from weft.probes import labels
 from weft.probes.jacobian import step_jacobian, unrolled_jacobian
 from weft.probes.laid_over import align_tokens
 from weft.probes.parts import get_network, unknown_tokens
 from weft.probes.registry import all_probes
-from weft.probes.units import find_phrase
+from weft.probes.units import find_phrase, inside_quotes, line_position, read_label
 from weft.server.figure_words import translate_figure
 from weft.tasks import get_task
 from weft.tasks.inspection import Inspection, Network
@@ -402,18 +401,18 @@ def test_units(models):
 
 def test_phrases_and_labels():
     assert find_phrase(["the", " king", " sees"], "king sees") == (1, 3)
-    assert labels.line_position(list("ab\nc")) == [0, 1, 2, 0]
-    assert labels.inside_quotes(list('a"b"c')) == [0, 1, 1, 1, 0]
-    assert labels.inside_quotes(list("说「好」。")) == [0, 1, 1, 1, 0]
+    assert line_position(list("ab\nc")) == [0, 1, 2, 0]
+    assert inside_quotes(list('a"b"c')) == [0, 1, 1, 1, 0]
+    assert inside_quotes(list("说「好」。")) == [0, 1, 1, 1, 0]
 
 
 def test_labels_from_a_file(tmp_path, models):
     path = tmp_path / "labels.txt"
     path.write_text(" ".join("1" if one == " " else "0" for one in TEXT), encoding="utf-8")
-    found = probes.correlate_units(models["lm"], [TEXT], labels.read_label(path), name="space")
+    found = probes.correlate_units(models["lm"], [TEXT], read_label(path), name="space")
     assert found.label == "space"
     with pytest.raises(WeftError, match="19 values; expected one for each token"):
-        probes.correlate_units(models["lm"], [TEXT, TEXT], labels.read_label(path))
+        probes.correlate_units(models["lm"], [TEXT, TEXT], read_label(path))
 
 
 def test_without_pandas_the_message_says_so(models, monkeypatch):

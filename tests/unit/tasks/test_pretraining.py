@@ -21,8 +21,7 @@ from weft.tasks.pretraining import ENCODER_RATES, layer_groups, load_encoder, ta
 from weft.text.config import CorpusConfig
 from weft.text.shards import write_shards
 from weft.text.text_field import Text
-from weft.training.layer_groups import LayerGroups
-from weft.training.optimizer import Adam, Optimizer
+from weft.training.optimizer import Adam, LayerGroups, Optimizer
 from weft.training.run import CHECKPOINT, open_run, with_prefix
 
 RAW = weft.Corpus.from_texts("raw", ["a good day and a bad night , the dog runs and the cat sleeps\n" * 40])

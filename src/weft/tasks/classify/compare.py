@@ -13,8 +13,8 @@ from weft.errors import WeftError
 from weft.metrics.paired import ExampleStatistics, paired_bootstrap, ratio
 from weft.tasks import load
 from weft.tasks.classify.data import load_examples
-from weft.tasks.classify.example import Example
 from weft.tasks.classify.predictor import ClassifyPredictor
+from weft.tasks.classify.readers import Example
 from weft.tasks.classify.wide import held_out_scores, read_features
 from weft.tasks.operation import EvaluationReport
 from weft.tasks.stored_data import DEV_PART

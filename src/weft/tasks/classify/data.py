@@ -17,7 +17,6 @@ from weft.errors import WeftError, short_repr
 from weft.series import ScaledSeries, SeriesSet, TimeSeries
 from weft.series.examples import same_channels
 from weft.tasks.classify.config import ClassifyConfig
-from weft.tasks.classify.example import Example
 from weft.tasks.classify.inputs import (
     ClassifierInput,
     SeriesInput,
@@ -26,7 +25,7 @@ from weft.tasks.classify.inputs import (
     input_of,
     read_labelled_series,
 )
-from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, read_labelled
+from weft.tasks.classify.readers import Example, ExampleLayout, Examples, ExampleSource, read_labelled
 from weft.tasks.classify.self_training import LABELLED_TIMES, labelled_by_teacher
 from weft.tasks.classify.wide import LabelledTokens, store_ngrams, store_series_plan
 from weft.tasks.config import SERIES_EXAMPLES, SERIES_SETTINGS, TEXT_EXAMPLES
@@ -234,11 +233,6 @@ def check_labels(rows: Sequence[Example], labels: Sequence[str]) -> None:
                 f"{row.place} has the label {row.label!r}, which is not in the training data",
                 expected=f"one of: {known}",
             )
-
-
-def split_text(text: str, text_field: Text) -> list[str]:
-    """The tokens of a text."""
-    return TextInput(text_field).parts(text)
 
 
 def _encode(rows: Sequence[Example], parts: Sequence[Any], reads: ClassifierInput) -> list[Any]:

@@ -21,9 +21,8 @@ from weft.nn.channels import ChannelLayer
 from weft.series import ScaledSeries, SeriesColumns, SeriesSet, TimeSeries
 from weft.series.examples import given_series, read_examples, same_channels
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig, ClassifyModelConfig
-from weft.tasks.classify.example import Example
 from weft.tasks.classify.model import TokenLayer
-from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, read_labelled
+from weft.tasks.classify.readers import Example, ExampleLayout, Examples, ExampleSource, read_labelled
 from weft.tasks.config import SERIES_EXAMPLES, TEXT_EXAMPLES
 from weft.tasks.operation import TEXT_INPUT
 from weft.text.columns import read_rows

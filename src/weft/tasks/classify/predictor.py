@@ -23,11 +23,10 @@ from weft.metrics import Confusion
 from weft.metrics.paired import ExampleStatistics, ratio
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import check_labels, cut_middle, load_examples
-from weft.tasks.classify.example import Example
 from weft.tasks.classify.inputs import ClassifierInput, SeriesInput, TextInput, input_of
 from weft.tasks.classify.mixing import DEFAULT_MIXTURE, MixtureWeights
 from weft.tasks.classify.model import Classifier, ClassifierMixture, ClassifierOutput
-from weft.tasks.classify.readers import ExampleLayout, Examples, ExampleSource, Texts, read_texts
+from weft.tasks.classify.readers import Example, ExampleLayout, Examples, ExampleSource, Texts, read_texts
 from weft.tasks.classify.wide import WideModels, held_out_scores
 from weft.tasks.operation import (
     EvaluationData,

@@ -6,6 +6,7 @@ the label column from its few distinct values. Errors name file and line.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from pathlib import Path, PurePosixPath
@@ -13,7 +14,6 @@ from typing import Any, NamedTuple
 
 from weft.errors import WeftError, short_repr
 from weft.tasks.classify.config import ClassifyDataConfig
-from weft.tasks.classify.example import Example, grammar_examples
 from weft.text.columns import (
     ChosenColumns,
     Role,
@@ -29,6 +29,7 @@ from weft.text.columns import (
 from weft.text.corpus import Document, open_documents
 from weft.text.dataframes import cell_text, from_python, is_missing
 from weft.text.datasets import DATASETS, open_data
+from weft.text.grammars.english import ENGLISH, Node
 from weft.text.left_out import LeftOut
 from weft.text.sources import entries
 from weft.text.tables import (
@@ -46,6 +47,31 @@ from weft.text.tokenizers import Normalizer
 
 GRAMMAR_EXAMPLES = 5000
 FEWEST_LINES = 5  # of a file of "label text" lines; fewer may begin with a label by accident
+
+
+class Example(NamedTuple):
+    """A text, or a series, and its label."""
+
+    value: Any
+    label: str
+    place: str  # file and line, for messages
+
+
+def grammar_examples(sentences: int, seed: int) -> list[Example]:
+    """Sentences of the embedded grammar, labelled by the grammatical number of their first subject.
+
+    >>> [one[:2] for one in grammar_examples(2, seed=8)]
+    [('the kings near a river sit in the bridge.', 'plural'), ('she finds some farmers in that river.', 'singular')]
+    """
+    rng = random.Random(seed)
+    found = []
+    for number in range(sentences):
+        sentence = ENGLISH.sample(rng)
+        clause = sentence.tree.children[0]
+        assert isinstance(clause, Node)
+        label = {"subject.sg": "singular", "subject.pl": "plural"}[clause.children[0].symbol]
+        found.append(Example(sentence.text, label, f"grammar:{number + 1}"))
+    return found
 
 
 class ExampleLayout(NamedTuple):

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from weft.errors import WeftError, warn
 from weft.tasks.classify.config import ClassifyDataConfig
-from weft.tasks.classify.example import Example
-from weft.tasks.classify.readers import ExampleLayout, read_texts
+from weft.tasks.classify.readers import Example, ExampleLayout, read_texts
 from weft.training.run import open_run
 
 if TYPE_CHECKING:

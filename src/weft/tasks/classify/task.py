@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from weft.config import auto_settings, from_dict, resolve_auto
 from weft.data.buckets import Buckets, take
 from weft.data.column import IntArray
 from weft.data.inputs import InputKind
-from weft.errors import warn
+from weft.errors import WeftError, unknown_name, warn
 from weft.metrics import ACCURACY, CROSS_ENTROPY
-from weft.tasks.classify.class_weights import class_weights
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.data import WORD_VECTORS, load_examples, store_examples
 from weft.tasks.classify.inputs import TextInput, input_of
@@ -60,7 +60,7 @@ from weft.text.corpus import Corpus
 from weft.text.fields import Label
 from weft.text.text_field import Text
 from weft.text.vocabulary import RESERVED
-from weft.training.build import build_model, load_model
+from weft.training.build import build_model
 from weft.training.devices import choose_precision, find_device
 from weft.training.gradient_descent import GradientDescent
 from weft.training.run import CHECKPOINT, WEIGHTS, Run, decoding, read_metadata
@@ -210,9 +210,7 @@ class ClassifyTask(Task[ExampleSource, ClassifyConfig, ClassifyPredictor]):
 
     def load(self, run: Run) -> ClassifyPredictor:
         config = from_dict(ClassifyConfig, run.config)
-        model = load_members(
-            run, lambda member: load_model(lambda: make_classifier(run, config), member), ClassifierMixture
-        )
+        model = load_members(run, lambda: make_classifier(run, config), ClassifierMixture)
         reads, labels, wide = input_of(run), run.field("label", Label).labels, load_wide(run)
         default = DEFAULT_MIXTURE if isinstance(reads, TextInput) else SERIES_PRIOR.centre
         if is_untrained(run):
@@ -270,6 +268,35 @@ def weights_without_network(run: Run) -> MixtureWeights:
         return wide.prior.centre
     weights = class_weights(from_dict(ClassifyConfig, run.config).train.class_weights, run.field("label", Label).counts)
     return fit_prior(wide.scores, torch.tensor(labels).long(), weights).centre
+
+
+def class_weights(setting: str, counts: Mapping[str, int]) -> Tensor | None:
+    """The class weights of the setting train.class_weights; None if all are equal.
+
+    >>> class_weights("balanced", {"ham": 30, "spam": 10}), class_weights("spam=3", {"ham": 30, "spam": 10})
+    (tensor([0.6667, 2.0000]), tensor([1., 3.]))
+    """
+    if setting == "none":
+        return None
+    if setting == "balanced":
+        return torch.tensor([sum(counts.values()) / (len(counts) * max(1, count)) for count in counts.values()])
+    weights = dict.fromkeys(counts, 1.0)
+    for part in setting.split(","):
+        label, equals, number = (piece.strip() for piece in part.rpartition("="))
+        if not equals:
+            raise WeftError(
+                f"train.class_weights is {setting!r}",
+                expected="none, balanced, or numbers by label, as spam=3, ham=0.5",
+            )
+        if label not in weights:
+            raise unknown_name("train.class_weights: label", label, weights)
+        try:
+            weights[label] = float(number)
+        except ValueError:
+            weights[label] = math.nan
+        if not 0 < weights[label] < math.inf:
+            raise WeftError(f"train.class_weights: {label!r} has the weight {number!r}", expected="a number above 0")
+    return torch.tensor(list(weights.values()))
 
 
 def load_word_vectors(model: Classifier, run: Run) -> int:

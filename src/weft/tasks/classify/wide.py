@@ -6,6 +6,9 @@ They are fitted before the network is trained, one in each step. The logistic re
 sum of two, which differ in how they weight their features; their shares are fitted to held-out texts, too. The file
 has the scores of the held-out texts by models of the other texts: the weights of the mixture are fitted to these. Where
 the held-out texts were drawn from the training texts, the models that are stored are then fitted again, to all of them.
+
+Where the held-out texts are too few to show what the n-gram models are worth, these are cross-fitted: each fifth of the
+training texts is scored by models of the other four.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ from weft.data.column import Array, Column
 from weft.series import Series
 from weft.tasks.classify.config import ClassifyConfig
 from weft.tasks.classify.convolutions import ConvolutionKernels
-from weft.tasks.classify.cross_fitting import folds, is_worthwhile
 from weft.tasks.classify.linear import (
     CONVOLUTION,
     CONVOLUTION_SVM,
@@ -146,6 +148,36 @@ def blended(scores: Tensor, share: float) -> Tensor:
     """The scores of the two models of a run, (N, labels, 2), from those of the three that were fitted."""
     logistic = (1 - share) * scores[..., 0] + share * scores[..., 1]
     return torch.stack([logistic.log_softmax(-1), scores[..., 2]], -1)
+
+
+FOLDS = 5
+FEW_HELD_OUT = 500  # held-out texts from which on they suffice
+LEAST_TEXTS = 50
+MOST_WORK = 1 << 23  # features of all texts, times labels: keeps cross-fitting within about half a minute
+
+
+def is_worthwhile(texts: Sequence[TextKeys], labels: int, held_out: int) -> bool:
+    """Whether to cross-fit: the held-out texts are few, and the training texts neither few nor many."""
+    work = labels * sum(len(group) for text in texts for group in text)
+    return held_out < FEW_HELD_OUT and len(texts) >= LEAST_TEXTS and work <= MOST_WORK
+
+
+def folds(texts: Sequence[TextKeys]) -> list[tuple[list[int], list[int]]]:
+    """For each fold the texts outside of it, which models are fitted to, and those inside, which they score."""
+    fold_of = _folds(texts)
+    found = []
+    for fold in range(FOLDS):
+        inside = [row for row, own in enumerate(fold_of) if own == fold]
+        others = [row for row, own in enumerate(fold_of) if own != fold]
+        if inside and others:
+            found.append((others, inside))
+    return found
+
+
+def _folds(texts: Sequence[TextKeys]) -> list[int]:
+    """The fold of each text. Equal texts have the same one."""
+    known: dict[tuple[bytes, bytes], int] = {}
+    return [known.setdefault((text.tokens.tobytes(), text.characters.tobytes()), len(known)) % FOLDS for text in texts]
 
 
 def store_ngrams(

@@ -31,7 +31,7 @@ from weft.tasks.pretraining import (
 )
 from weft.tasks.text_task import CorpusSource, TextTask
 from weft.text.text_field import Text
-from weft.training.build import build_model, load_model
+from weft.training.build import build_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent
 from weft.training.loss import Loss
@@ -97,11 +97,7 @@ class FillTask(TextTask[FillConfig, FillPredictor]):
     def load(self, run: Run) -> FillPredictor:
         text_field = run.field("text", Text)
         config = from_dict(FillConfig, run.config).model
-        model = load_members(
-            run,
-            lambda member: load_model(lambda: Filler(len(text_field.vocabulary), config), member),
-            FillerMixture,
-        )
+        model = load_members(run, lambda: Filler(len(text_field.vocabulary), config), FillerMixture)
         return FillPredictor(run, model, text_field)
 
     def inspect(self, predictor: FillPredictor, text: str) -> Inspection:

@@ -78,10 +78,10 @@ class Interpolation(Mixture[NextTokenModel]):
         return TokenPredictions(likelihood(self.token_log_probs(tokens)), correct)
 
 
-def interpolate(networks: Sequence[TokenModel], ngram: NGram | None = None, weight: float = 0.0) -> TokenModel:
-    """The model of a run: its networks, one or the members of an ensemble, with equal weights, and an n-gram model."""
+def interpolate(networks: Sequence[TokenModel], ngram: NGram | None = None, weight: float = 0.0) -> Interpolation:
+    """The networks of a run, one or the members of an ensemble, with equal weights, and an n-gram model."""
     if ngram is None:
-        return networks[0] if len(networks) == 1 else Interpolation(networks, members=networks)
+        return Interpolation(networks, members=networks)
     weights = [*[(1 - weight) / len(networks)] * len(networks), weight]
     return Interpolation([*networks, ngram], weights, members=networks)
 

@@ -12,15 +12,23 @@ from weft.nn.bptt import unroll
 from weft.tasks.inspection import Inspection
 from weft.tasks.lm.config import LmConfig
 from weft.tasks.lm.inspection import inspect_lm
-from weft.tasks.lm.interpolation import NGRAM, Counting, evaluate_with_ngrams, fitted_weight, interpolate, load_ngrams
+from weft.tasks.lm.interpolation import (
+    NGRAM,
+    Counting,
+    evaluate_with_ngrams,
+    fitted_weight,
+    interpolate,
+    load_ngrams,
+    networks_of,
+)
 from weft.tasks.lm.model import make_language_model
-from weft.tasks.lm.predictor import LmPredictor
+from weft.tasks.lm.predictor import LmPredictor, TokenModel
 from weft.tasks.lm.recipe import choose_settings
-from weft.tasks.members import trained_members
+from weft.tasks.members import load_members
 from weft.tasks.mixture import Array
 from weft.tasks.text_task import TextTask
 from weft.text.text_field import Text
-from weft.training.build import build_model, load_model
+from weft.training.build import build_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent
 from weft.training.run import Run
@@ -76,11 +84,11 @@ class LmTask(TextTask[LmConfig, LmPredictor]):
             raise WeftError(
                 f"{run.path}: {unknown[0]} is auto", expected="the value that was chosen", hint="copy the run anew"
             )
-        networks = [
-            load_model(lambda: make_language_model(len(text_field.vocabulary), settings.model), member)
-            for member in trained_members(run)
-        ]
-        model = interpolate(networks, *((load_ngrams(run), fitted_weight(run)) if run.has(NGRAM) else ()))
+        model: TokenModel = load_members(
+            run, lambda: make_language_model(len(text_field.vocabulary), settings.model), interpolate
+        )
+        if run.has(NGRAM):
+            model = interpolate(networks_of(model), load_ngrams(run), fitted_weight(run))
         return LmPredictor(run, model, text_field)
 
     def inspect(self, predictor: LmPredictor, text: str) -> Inspection:

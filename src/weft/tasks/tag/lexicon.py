@@ -20,11 +20,11 @@ from weft.errors import WeftError
 from weft.series import ScaledSeries, TimeSeries
 from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.matches import LONGEST_MATCH, match_ids, own_words
+from weft.tasks.tag.word_split import is_mention, is_url
 from weft.text.conll import TaggedSentence
 from weft.text.spans import tags_to_words
 from weft.text.tokenizers import normalize_unicode
 from weft.text.vocabulary import RESERVED, Vocabulary
-from weft.text.web import is_mention, is_url
 from weft.text.word_tokenizer import HAN
 
 LONGEST_WORD = 40  # characters of a word that are read; of a longer one its beginning and its end

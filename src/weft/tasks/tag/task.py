@@ -36,7 +36,7 @@ from weft.text.conll import SentenceSource, count_noun
 from weft.text.corpus import Corpus
 from weft.text.spans import OUTSIDE
 from weft.text.text_field import Text
-from weft.training.build import build_model, load_model
+from weft.training.build import build_model
 from weft.training.devices import choose_precision, find_device
 from weft.training.gradient_descent import GradientDescent
 from weft.training.loss import Loss
@@ -174,9 +174,7 @@ class TagTask(Task[SentenceSource, TagConfig, TagPredictor]):
     def load(self, run: Run) -> TagPredictor:
         vocabulary = run.decode(TaggerVocabulary.from_json)
         config = from_dict(TagConfig, run.config)
-        model = load_members(
-            run, lambda member: load_model(lambda: make_tagger(vocabulary, config), member), TaggerMixture
-        )
+        model = load_members(run, lambda: make_tagger(vocabulary, config), TaggerMixture)
         return TagPredictor(run, model, vocabulary)
 
     def inspect(self, predictor: TagPredictor, text: str) -> Inspection:

@@ -25,7 +25,7 @@ from weft.tasks.translate.model import TranslationBatch, TranslatorMixture
 from weft.tasks.translate.predictor import END, TranslatePredictor, make_translator, pair_metrics
 from weft.tasks.translate.recipe import PairWorkload, choose_for_pairs
 from weft.text.parallel import PairFields, PairSource
-from weft.training.build import build_model, load_model
+from weft.training.build import build_model
 from weft.training.devices import find_device
 from weft.training.gradient_descent import GradientDescent
 from weft.training.loss import Loss
@@ -124,11 +124,7 @@ class TranslateTask(Task[PairSource, TranslateConfig, TranslatePredictor]):
 
     def load(self, run: Run) -> TranslatePredictor:
         fields, config = run.decode(PairFields.from_json), from_dict(TranslateConfig, run.config)
-        model = load_members(
-            run,
-            lambda member: load_model(lambda: make_translator(fields, config), member),
-            TranslatorMixture,
-        )
+        model = load_members(run, lambda: make_translator(fields, config), TranslatorMixture)
         return TranslatePredictor(run, model, fields, config)
 
     def inspect(self, predictor: TranslatePredictor, text: str) -> Inspection:

@@ -17,8 +17,7 @@ from tests.paths import REAL_DATA
 from weft.config import load_config, to_toml
 from weft.errors import WeftError, WeftWarning
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
-from weft.tasks.classify.example import grammar_examples
-from weft.tasks.classify.readers import ExampleLayout, read_labelled, read_texts
+from weft.tasks.classify.readers import ExampleLayout, grammar_examples, read_labelled, read_texts
 from weft.text.fields import ordered_labels
 from weft.text.tables import read_table
 

@@ -20,8 +20,6 @@ import weft
 from weft.errors import WeftError, WeftWarning
 from weft.tasks.classify import task
 from weft.tasks.classify.compare import compare_classifiers
-from weft.tasks.classify.cross_fitting import folds, is_worthwhile
-from weft.tasks.classify.data import split_text
 from weft.tasks.classify.linear import (
     FITS,
     IDF,
@@ -55,7 +53,15 @@ from weft.tasks.classify.ngram_features import (
     scaled_features,
 )
 from weft.tasks.classify.task import TASK, epochs_for_texts
-from weft.tasks.classify.wide import LINEAR_FILE, blended, fitted_scores, held_out_scores, join_fitted
+from weft.tasks.classify.wide import (
+    LINEAR_FILE,
+    blended,
+    fitted_scores,
+    folds,
+    held_out_scores,
+    is_worthwhile,
+    join_fitted,
+)
 from weft.training.run import WEIGHTS, load_tensors, save_tensors
 
 CLASS_WEIGHTS = torch.tensor([0.5, 2.0, 1.25])
@@ -381,7 +387,7 @@ def test_final_models_are_fitted_to_the_drawn_texts_too(tmp_path):
     assert np.isin(words, given.wide.nbsvm.keys).tolist() == [False] * 10 + [True] * (len(pairs) - 10)
     before, after = (
         held_out_scores(given.run, 10).scores,
-        given.wide.scores([split_text(text, given.text_field) for text, _ in pairs[:10]]),
+        given.wide.scores([given.input.parts(text) for text, _ in pairs[:10]]),
     )
     torch.testing.assert_close(before, after)
 

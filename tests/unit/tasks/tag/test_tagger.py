@@ -21,8 +21,15 @@ from weft.tasks.tag.config import TagDataConfig, TagModelConfig
 from weft.tasks.tag.encoder import TokenEmbedding, collate, make_encoder
 from weft.tasks.tag.evaluation import PRIOR_STD, calibrate, evaluate_tagger, evaluate_with_loss
 from weft.tasks.tag.lexicon import TEXT_LEXICONS
-from weft.tasks.tag.model import OUTPUTS, SoftmaxOutput, TaggedBatch, Tagger, forbid_continuation, tag_constraints
-from weft.tasks.tag.neighbours import NeighbourWordLoss
+from weft.tasks.tag.model import (
+    OUTPUTS,
+    NeighbourWordLoss,
+    SoftmaxOutput,
+    TaggedBatch,
+    Tagger,
+    forbid_continuation,
+    tag_constraints,
+)
 from weft.tasks.tag.vocabulary import TaggerVocabulary
 from weft.text.conll import TaggedSentence
 from weft.text.fields import Tags

@@ -14,9 +14,8 @@ from weft.decoding import beam_search
 from weft.engine import linear_cross_entropy
 from weft.errors import WeftError
 from weft.nn.attention import SCORES
-from weft.tasks.translate.bridge import IdentityBridge, LinearBridge
 from weft.tasks.translate.config import TranslateModelConfig
-from weft.tasks.translate.decoder import DECODERS, ContextDecoder, Decoded, DecoderState
+from weft.tasks.translate.decoder import DECODERS, ContextDecoder, Decoded, DecoderState, IdentityBridge, LinearBridge
 from weft.tasks.translate.model import BOS_ID, TranslationBatch, Translator
 
 V, W = 11, 9  # source and target vocabulary
