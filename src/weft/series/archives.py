@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from weft.series.frequency import COUNTER, Frequency, Time, infer_frequency
 from weft.series.time_series import LARGEST_VALUE, SeriesSet, TimeSeries
 from weft.series.times import COUNTER_FORMAT, TimeFormat
 from weft.text.corpus import Document
+from weft.text.sources import check_expansion
 from weft.text.tables import json_objects, numbered_lines
 
 TSF_FREQUENCIES = {
@@ -30,13 +33,7 @@ def read_arrays(source: Any) -> SeriesSet:
     """Series of arrays: one (T,) or (T, C), a list of such, a `.npy` of one, or a `.npz` with an array a series."""
     where = str(source) if isinstance(source, Path) else "the arrays"
     if isinstance(source, Path):
-        try:
-            loaded = np.load(source, allow_pickle=False)
-            named = {name: loaded[name] for name in loaded.files} if hasattr(loaded, "files") else {"": loaded}
-        except (OSError, ValueError, EOFError) as error:
-            raise WeftError(
-                f"{source} cannot be read: {error}", expected="arrays of numbers, saved by NumPy"
-            ) from error
+        named = _read_numpy(source)
     elif isinstance(source, np.ndarray):
         named = {"": source}
     elif all(isinstance(value, int | float | np.number) or value is None for value in source):
@@ -56,9 +53,25 @@ def read_arrays(source: Any) -> SeriesSet:
     return SeriesSet(tuple(series), channels, reading=(reading,))
 
 
+def _read_numpy(path: Path) -> dict[str, Any]:
+    """The arrays of a `.npy` (with the name "") or `.npz` file, none larger than what the file holds."""
+    try:
+        if path.suffix.lower() == ".npy":
+            return {"": np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))}
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                check_expansion(f"{path}:{member.filename}", member.compress_size, member.file_size)
+        with np.load(path, allow_pickle=False) as loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (OSError, ValueError, EOFError, MemoryError, OverflowError, zipfile.BadZipFile, zlib.error) as error:
+        raise WeftError(f"{path} cannot be read: {error}", expected="arrays of numbers, saved by NumPy") from error
+
+
 def _steps(values: Any, what: str) -> Array:
     """Values as (T, C), checked to be missing or not too large, and some of them there."""
     try:
+        if np.iscomplexobj(values):
+            raise TypeError("complex numbers")
         found = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise WeftError(f"{what} is {short_repr(values)}", expected="numbers, equally many in each step") from error

@@ -6,7 +6,7 @@ equal steps, which are inferred; missing steps become missing values. What was u
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -209,13 +209,15 @@ def _choose(table: TypedColumns, given: SeriesColumns) -> tuple[SeriesColumns, l
         static = tuple(name for name in free if ids and _is_constant(table, ids, name))
     past = given.past
     if past is None:
-        past = tuple(name for name in numeric if name in free and name not in static)
+        others = set(free) - set(static)
+        past = tuple(name for name in numeric if name in others)
     used = {*static, *past}
     columns = SeriesColumns(tuple(ids), time, target, given.known or (), past, static, "long")
     return columns, _left_out(table, free, used)
 
 
-def _left_out(table: TypedColumns, free: Sequence[str], used: Sequence[str] | set[str]) -> list[str]:
+def _left_out(table: TypedColumns, free: Sequence[str], used: Collection[str]) -> list[str]:
+    used = set(used)
     names = [f"{name!r} ({'text' if table.is_text(name) else 'not used'})" for name in free if name not in used]
     return [f"columns left out: {', '.join(names)}"] if names else []
 
@@ -745,10 +747,11 @@ def _read_rows(table: TypedColumns, columns: SeriesColumns, steps: StepRules, wo
     static = [
         name for name in rest if name in (columns.static or ()) or (columns.static is None and table.is_text(name))
     ]
-    dated = [name for name in rest if is_date(name)]
+    dated = {name for name in rest if is_date(name)}
     if columns.static is None and len(dated) > 2:
         static = [name for name in rest if name not in dated]
-    steps_named = [name for name in rest if name not in static]
+    not_steps = set(static)
+    steps_named = [name for name in rest if name not in not_steps]
     values = np.stack([table.numbers(name, "value") for name in steps_named], axis=1)  # (N, T)
     times, form = np.arange(len(steps_named)), COUNTER_FORMAT
     if len(dated) == len(steps_named) or all(name.isdecimal() and len(name) == 4 for name in steps_named):

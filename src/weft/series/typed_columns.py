@@ -23,10 +23,12 @@ from weft.series.time_series import LARGEST_VALUE
 from weft.series.times import COUNTER_PATTERN, TimeFormat
 from weft.text.corpus import Document
 from weft.text.dataframes import from_python
+from weft.text.sources import check_expansion
 from weft.text.tables import PEEK, Row, format_by_suffix, json_objects, numbered_lines, separated_rows
 
 MISSING_CELLS = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", ".", "nat", "<na>"))
 _BLOCK = 1 << 16  # rows
+BYTES_OF_CELL = 8  # of a column of numbers
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?|[+-]?\d+(\.\d+)?")
 
@@ -439,12 +441,15 @@ def read_parquet(path: Path, *, as_names: Collection[str] = ()) -> TypedColumns:
     """
     try:
         from pyarrow import ArrowException
-        from pyarrow.parquet import read_table
+        from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise WeftError("Parquet needs pyarrow, which is not installed", expected="pyarrow",
                         hint="pip install weft[series]") from error  # fmt: skip
     try:
-        table = read_table(path)
+        with ParquetFile(path) as file:
+            cells = file.metadata.num_rows * file.metadata.num_columns
+            check_expansion(str(path), path.stat().st_size, BYTES_OF_CELL * cells)
+            table = file.read()
     except (ArrowException, OSError) as error:
         raise WeftError(f"{path} cannot be read: {str(error)[:200]}", expected="a Parquet file") from error
     found = typed_dataframe(table, as_names=as_names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -321,3 +322,57 @@ def test_clocks_that_change():
     assert np.diff(days.read(["2024-03-31T00:00+01:00", "2024-04-01T00:00+02:00"])) == np.timedelta64(1, "D")
     with pytest.raises(WeftError, match="the time zone is 'Mars/Base'"):
         TimeFormat("%Y-%m-%d %H:%M%Z", "Mars/Base", utc=True).write(times)
+
+
+def npy(shape, kind="<f8"):
+    """The head of an array of NumPy, and a few bytes of it."""
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode() + bytes(48)
+
+
+def test_hostile_arrays(tmp_path):
+    np.savez(tmp_path / "whole.npz", a=np.arange(9.0), b=np.arange(4.0))
+    whole = (tmp_path / "whole.npz").read_bytes()
+    assert [len(one) for one in read_series(tmp_path / "whole.npz").series] == [9, 4]
+    np.savez_compressed(tmp_path / "bomb.npz", a=np.zeros(5_000_000))
+    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    changed = bytearray(whole)
+    changed[whole.index(b"NUMPY") + 140] ^= 1
+    files = {
+        "cut.npz": (whole[:-30], "cannot be read"),
+        "changed.npz": (bytes(changed), "cannot be read: Bad CRC-32"),
+        "huge.npy": (npy("(99999999999999,)"), "cannot be read: mmap length"),
+        "below.npy": (npy("(-3,)"), "cannot be read"),
+        "complex.npy": (npy("(3,)", "<c16"), "expected numbers"),
+        "bomb.npz": ((tmp_path / "bomb.npz").read_bytes(), "bytes expand to 40,000,128"),
+        "objects.npy": ((tmp_path / "objects.npy").read_bytes(), "cannot be read"),
+    }
+    for name, (content, message) in files.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(WeftError, match=message):
+            read_series(tmp_path / name)
+
+
+def test_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    hours = pd.date_range("2024-01-01", periods=5, freq="h")
+    polars.DataFrame({"ds": hours.to_list(), "y": [1.0, None, 3.0, 4.0, 5.0]}).write_parquet(tmp_path / "a.parquet")
+    found = read_series(tmp_path / "a.parquet")
+    assert found.frequency.name == "h"
+    assert same(values(found.series[0]), [1, NAN, 3, 4, 5])
+    polars.select(t=polars.repeat(3, 10**7), y=polars.repeat(3.0, 10**7)).write_parquet(tmp_path / "bomb.parquet")
+    with pytest.raises(WeftError, match="bytes expand to 160,000,000"):
+        read_series(tmp_path / "bomb.parquet")
+    (tmp_path / "none.parquet").write_bytes(b"PAR1" + bytes(100) + b"\xff\xff\xff\x7fPAR1")
+    with pytest.raises(WeftError, match="cannot be read"):
+        read_series(tmp_path / "none.parquet")
+
+
+def test_many_columns_take_linear_time(tmp_path):
+    names = ",".join(f"s{place}" for place in range(100_000))
+    path = write(
+        tmp_path / "wide.csv", "\n".join([f"ds,{names}", *(f"2024-01-0{n}{',1' * 100_000}" for n in (1, 2, 3))])
+    )
+    begin = time.thread_time()
+    assert len(read_series(path).series) == 100_000
+    assert time.thread_time() - begin < 20, "it was 37 s of the processor"
