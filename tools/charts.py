@@ -13,7 +13,18 @@ from typing import NamedTuple
 import numpy as np
 
 from tools.records import read
-from tools.tables import AXES, CLASSIFICATION, OTHERS, cpu_minutes, of_row, peers
+from tools.tables import (
+    AXES,
+    CLASSIFICATION,
+    FORECAST_SETS,
+    OTHERS,
+    cpu_minutes,
+    is_of_statsforecast,
+    of_row,
+    of_series,
+    peer_name,
+    peers,
+)
 from weft.pictures.draw_curves import draw_curves
 from weft.pictures.figures import Curve, Curves
 from weft.pictures.svg import SMALL, Canvas, number, text_width
@@ -53,6 +64,7 @@ SHORT = {
     "LSTM of 512 units (plain torch)": "LSTM, plain torch",
     "transformer, 4 layers of 128 (plain torch)": "transformer, plain torch",
     "GRU encoder-decoder of 256 units with attention (plain torch)": "GRU with attention, plain torch",
+    "DynamicOptimizedTheta": "dynamic Theta",
 }
 
 
@@ -111,6 +123,22 @@ def translation() -> str:
     return draw(
         "Translation: BLEU against CPU time", [Panel("English to French, 163,867 pairs", points, "BLEU, greedy")]
     )
+
+
+def forecasts() -> str:
+    panels = []
+    for name, title in FORECAST_SETS.items():
+        points = [
+            Point(SHORT.get(peer_name(one), peer_name(one)), one["seconds"] / 60, one["mase"], THEIRS)
+            for one in read("series")["rows"]
+            if one["set"] == name and is_of_statsforecast(one)
+        ]
+        for model, label, hue in (("auto", "weft", OURS), ("linear", "its linear map alone", ALONE)):
+            records = of_series(name, model)
+            values = tuple(one["mase"] for one in records)
+            points.append(Point(label, mean(one["seconds"] for one in records) / 60, mean(values), hue, values))
+        panels.append(Panel(title.partition(":")[0], points, "MASE: lower is better"))
+    return draw("Forecasts: error against CPU time", panels)
 
 
 def draw(title: str, panels: Sequence[Panel]) -> str:
@@ -289,6 +317,7 @@ CHARTS: dict[str, Callable[[], str]] = {
     "results-language-models.svg": language_models,
     "results-classification.svg": classification,
     "results-tagging.svg": tagging,
+    "results-forecasts.svg": forecasts,
     "results-translation.svg": translation,
     "results-speed.svg": speed,
     **{

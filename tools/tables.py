@@ -104,7 +104,7 @@ def peers() -> dict[str, list[Any]]:
 
 
 def lower_is_better(metric: str) -> bool:
-    return "perplexity" in metric or "nats" in metric
+    return "perplexity" in metric or "nats" in metric or "MASE" in metric
 
 
 def best_peer(row: str) -> Any | None:
@@ -692,6 +692,13 @@ def notes_translator() -> list[str]:
 NOTES_LOOP = "the notes' loop"
 
 SERIES_SETS = ("tourism-monthly", "tourism-quarterly", "tourism-yearly", "m4-hourly", "electricity")
+FORECAST_SETS = {
+    "tourism-monthly": "Tourism, monthly: 366 series, 24 months ahead",
+    "tourism-quarterly": "Tourism, quarterly: 427 series, 8 quarters ahead",
+    "tourism-yearly": "Tourism, yearly: 518 series, 4 years ahead",
+    "m4-hourly": "M4, hourly: 414 series, 48 hours ahead",
+}
+MASE = "MASE, lower is better"
 SERIES_TITLES = {"mase": "MASE", "smape": "sMAPE", "scaled_crps": "scaled CRPS", "msis": "MSIS"}
 
 
@@ -714,6 +721,43 @@ def series(name: str) -> list[str]:
         body.append([*cells, mean_of("seconds", 1), str(len(records)), measured(records)])
     heads = ["model", *SERIES_TITLES.values(), "inside 80 %", "inside 95 %", "CPU seconds", "runs", "measured"]
     return rows(heads, body)
+
+
+def forecasts() -> list[str]:
+    """The default forecaster beside the best one of statsforecast, a row for each set of which both are known."""
+    body = []
+    for name, data in FORECAST_SETS.items():
+        ours, best = of_series(name, "auto"), best_of_statsforecast(name)
+        cells = [data, score([one["mase"] for one in ours], MASE), f"{100 * mean(inside(one) for one in ours):.1f}"]
+        peer = f"{peer_name(best)} {shown(best['mase'], MASE)} ({minutes(best['seconds'] / 60)} min)"
+        cells += [str(len(ours)), minutes(mean(one["seconds"] for one in ours) / 60), peer, measured(ours)]
+        body.append([*cells, f"`python -m benchmarks.series --sets {name} --models auto`"])
+    heads = ["data", "MASE", "inside 80 % intervals, %", "seeds", "CPU minutes", "best other tool", "measured"]
+    return rows([*heads, "command"], body)
+
+
+def inside(record: Record) -> float:
+    found: float = record["coverage_80"]
+    return found
+
+
+def of_series(name: str, model: str) -> list[Any]:
+    """The records of a forecaster on a set of series."""
+    return [one for one in read("series")["rows"] if (one["set"], one["model"]) == (name, model)]
+
+
+def best_of_statsforecast(name: str) -> Any:
+    """Their forecaster with the lowest MASE on a set of series."""
+    theirs = [one for one in read("series")["rows"] if one["set"] == name and is_of_statsforecast(one)]
+    return min(theirs, key=lambda one: one["mase"])
+
+
+def is_of_statsforecast(record: Record) -> bool:
+    return str(record["model"]).startswith("statsforecast ")
+
+
+def peer_name(record: Record) -> str:
+    return str(record["model"]).removeprefix("statsforecast ")
 
 
 def series_machine() -> list[str]:
@@ -759,6 +803,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "peers, others": peers_others,
     "seeds": seeds,
     "decoders": decoders,
+    "forecasts": forecasts,
     **{f"series, {name}": (lambda name=name: series(name)) for name in SERIES_SETS},
     "series, machine": series_machine,
 }

@@ -1,4 +1,4 @@
-"""weft: Recurrent sequence models on your own text, fast on an ordinary CPU.
+"""weft: Recurrent sequence models for your own text and time series, fast on an ordinary CPU.
 
     import weft
     model = weft.train_lm("my.txt", "runs/mine")

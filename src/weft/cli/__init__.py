@@ -116,7 +116,7 @@ def make_app() -> typer.Typer:
     """The program, with the commands of every task in the table of tasks."""
     app = typer.Typer(
         name="weft",
-        help="Recurrent sequence models on your own text, fast on an ordinary CPU.",
+        help="Recurrent sequence models for your own text and time series, fast on an ordinary CPU.",
         no_args_is_help=True,
         cls=_Program,
         pretty_exceptions_enable=False,

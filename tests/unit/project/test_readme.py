@@ -11,7 +11,18 @@ import pytest
 import weft
 from tests.dist import installations
 from tests.paths import ROOT
-from tools.tables import best_peer, cpu_minutes, exact, minutes, of_row, shown
+from tools.tables import (
+    MASE,
+    best_of_statsforecast,
+    best_peer,
+    cpu_minutes,
+    exact,
+    minutes,
+    of_row,
+    of_series,
+    peer_name,
+    shown,
+)
 from weft.cli import app
 
 README, CHINESE = (ROOT / name for name in ("README.md", "README.zh-CN.md"))
@@ -21,6 +32,7 @@ ROWS = {  # what the tables call a row of the records
     "GSD": "tag/zh_gsdsimp",
     "SST-2": "cls/sst2",
     "IMDB": "cls/imdb-subset",
+    "Tourism": "series/tourism-monthly",
     "tiny Shakespeare": "lm/tinyshakespeare",
     "tatoeba.org": "mt/fra-eng, 4 min",
 }
@@ -42,7 +54,7 @@ def table(page: str) -> list[list[str]]:
 def test_one_description() -> None:
     """The package, the program, its page, the site and the README begin with the same words, in each language."""
     description = re.search(r'^description = "(.*)"', text("pyproject.toml"), re.M)[1]
-    assert f"\n\n**{description}** weft trains models that " in text("README.md")
+    assert text("README.md").startswith(f"# weft\n\n**{description}** weft trains models that\n")
     assert text("docs/index.md").startswith(f"# weft\n\n{description} ")
     assert f"site_description: {description}\n" in text("mkdocs.yml")
     assert weft.__doc__.startswith(f"weft: {description}\n")
@@ -73,6 +85,17 @@ def test_figures_are_those_of_the_records(readme: Path) -> None:
     assert len(rows) == len(ROWS)
     for row, (name, key) in zip(rows, ROWS.items(), strict=True):
         assert name in row[0]
+        if key.startswith("series/"):
+            name_of_set = key.partition("/")[2]
+            ours, theirs = of_series(name_of_set, "auto"), best_of_statsforecast(name_of_set)
+            figures = [NUMBER.findall(cell) for cell in row[1:]]
+            found = [
+                [shown(mean(one["mase"] for one in ours), MASE)],
+                [minutes(mean(one["seconds"] for one in ours) / 60)],
+            ]
+            assert figures == [*found, [shown(theirs["mase"], MASE), minutes(theirs["seconds"] / 60)]]
+            assert peer_name(theirs) in row[3]
+            continue
         records, best = of_row(key), best_peer(key)
         metric = records[0]["metric"]
         scores = [mean(exact(record) for record in records)]
