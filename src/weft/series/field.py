@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from weft.series.time_series import UNKNOWN_COLUMNS, SeriesColumns, SeriesSet, T
 from weft.series.times import COUNTER_FORMAT, TimeFormat
 
 EXAMPLE_STEPS = 4
+MOST_CATEGORIES = 20  # of a static column that are features: those of the most series
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Series(Field[TimeSeries]):
         frequency: the step of time.
         time_format: how times are written.
         columns: the columns of the table that the series were read from.
-        categories: the values of static columns of texts, by name.
+        categories: the values of static columns of texts that several series have, by name; the most frequent ones.
+        moments: the mean and the standard deviation of static columns of numbers, by name.
     """
 
     channels: tuple[str, ...]
@@ -50,7 +53,8 @@ class Series(Field[TimeSeries]):
     frequency: Frequency = Frequency("step")  # noqa: RUF009
     time_format: TimeFormat = COUNTER_FORMAT
     columns: SeriesColumns = UNKNOWN_COLUMNS
-    categories: Mapping[str, tuple[str, ...]] = None  # type: ignore[assignment]
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    moments: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
     def fit(cls, values: Iterable[TimeSeries], settings: SeriesSet | None = None) -> Series:
@@ -59,13 +63,35 @@ class Series(Field[TimeSeries]):
         if not series:
             raise WeftError("there are no series", expected="at least one")
         named = settings or _numbered_set(series)
-        categories = {
-            name: tuple(sorted({str(one.static[place]) for one in series}))
-            for place, name in enumerate(named.static)
-            if any(isinstance(one.static[place], str) for one in series)
-        }
+        categories, moments = dict[str, tuple[str, ...]](), dict[str, tuple[float, float]]()
+        for place, name in enumerate(named.static):
+            column = [one.static[place] for one in series]
+            if any(isinstance(value, str) for value in column):
+                frequent = Counter(map(str, column)).most_common(MOST_CATEGORIES)
+                categories[name] = tuple(sorted(value for value, count in frequent if 1 < count < len(series)))
+            else:
+                numbers = np.array([value for value in column if np.isfinite(float(value))] or [0.0], np.float64)
+                moments[name] = float(numbers.mean()), float(numbers.std()) or 1.0
         return cls(named.channels, named.known, named.past, named.static, named.frequency, named.time_format,
-                   named.columns, categories)  # fmt: skip
+                   named.columns, categories, moments)  # fmt: skip
+
+    def static_features(self, static: Sequence[float | str]) -> Array:
+        """What does not change within a series as features (S,): numbers scaled, categories as 0 and 1.
+
+        Numbers that are missing and categories of no more than one series of the training are 0.
+        """
+        found: list[float] = []
+        for name, value in zip(self.static, static, strict=True):
+            if name in self.categories:
+                found += [float(str(value) == category) for category in self.categories[name]]
+            elif name in self.moments:
+                mean, deviation = self.moments[name]
+                try:
+                    scaled = (float(value) - mean) / deviation
+                except ValueError as error:
+                    raise WeftError(f"the static value {name!r} is {str(value)[:60]!r}", expected="a number") from error
+                found.append(min(max(scaled, -5.0), 5.0) if math.isfinite(scaled) else 0.0)
+        return np.array(found)
 
     def set_of(self, series: Iterable[TimeSeries]) -> SeriesSet:
         """A set of series of this field."""
@@ -163,7 +189,8 @@ class Series(Field[TimeSeries]):
             "channels": list(self.channels), "known": list(self.known), "past": list(self.past),
             "static": list(self.static), "frequency": asdict(self.frequency), "time_format": asdict(self.time_format),
             "columns": self.columns.to_json(),
-            "categories": {name: list(values) for name, values in (self.categories or {}).items()},
+            "categories": {name: list(values) for name, values in self.categories.items()},
+            "moments": {name: list(values) for name, values in self.moments.items()},
         }  # fmt: skip
 
     @classmethod
@@ -185,7 +212,10 @@ class Series(Field[TimeSeries]):
             layout, **{name: None if part is None else _texts(part) for name, part in columns.items()}
         )
         categories = {str(name): _texts(values) for name, values in data["categories"].items()}
-        return cls(names[0], names[1], names[2], names[3], frequency, form, read, categories)
+        moments = {str(name): (float(mean), float(deviation)) for name, (mean, deviation) in data["moments"].items()}
+        if not all(math.isfinite(mean) and 0 < deviation < math.inf for mean, deviation in moments.values()):
+            raise ValueError("static numbers have finite means, and deviations above 0")
+        return cls(names[0], names[1], names[2], names[3], frequency, form, read, categories, moments)
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,22 @@ def test_a_series_becomes_a_row_and_a_series_again(sales, field, tmp_path):
         again = field.decode(column[place])
         for name in ("target", "known", "past"):
             assert np.array_equal(getattr(again, name), getattr(one, name), equal_nan=True)
-    assert field.categories == {"shop": ("north", "south")}
+    assert field.categories == {"shop": ()}  # a feature of one series would be its name
     assert [one.id for one in field.set_of(sales.series)] == ["a", "b"]
+
+
+def test_static_columns_become_features():
+    columns = {"unique_id": ["a", "a", "b", "b", "c", "c"], "ds": [1, 2] * 3, "y": range(6),
+               "kind": ["small"] * 4 + ["big"] * 2, "size": [1, 1, 2, 2, 3, 3]}  # fmt: skip
+    series = read_series(columns)
+    field = Series.fit(series, series)
+    assert field.categories == {"kind": ("small",)}
+    features = [field.static_features(one.static).tolist() for one in series]
+    assert features == [[1, pytest.approx(-(1.5**0.5))], [1, 0], [0, pytest.approx(1.5**0.5)]]
+    assert Series.from_json(field.to_json()) == field
+    assert field.static_features(("unknown", NAN)).tolist() == [0, 0]
+    with pytest.raises(WeftError, match="static value 'size' is 'large'"):
+        field.static_features(("small", "large"))
 
 
 def test_the_json_of_a_series(sales, field):

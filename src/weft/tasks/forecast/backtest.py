@@ -12,25 +12,29 @@ from weft.errors import WeftError
 from weft.pictures.figures import Array, Band, Curve, Curves
 from weft.series import SeriesSet
 from weft.tasks.forecast.calibration import quantile_at
-from weft.tasks.forecast.data import rows_of
-from weft.tasks.forecast.model import Forecaster, medians
+from weft.tasks.forecast.model import Forecaster, SeriesRows, medians
 
 FORECAST, INTERVAL = "forecast", 80
 COLOURS = (0, 4, 2, 3, 1, 5)  # of the forecast and of baselines; that of the truth is 6
 
 
 def backtest_record(
-    series: SeriesSet, models: Sequence[tuple[Forecaster, IntArray]], names: Sequence[str], count: int
+    series: SeriesSet,
+    rows: SeriesRows,
+    models: Sequence[tuple[Forecaster, IntArray]],
+    names: Sequence[str],
+    count: int,
 ) -> list[dict[str, Any]]:
     """The values and the forecasts of the first rows.
 
     Args:
         series: All series.
+        rows: Their channels.
         models: The model of each window, the earliest first, and the cutoffs of all rows.
         names: Baselines.
         count: How many series there are in it.
     """
-    rows, channels = rows_of(series), series.channels
+    channels = series.channels
     records = []
     for number in range(min(len(rows.targets), count * len(channels))):
         one, row = series.series[number // len(channels)], rows.at([number])

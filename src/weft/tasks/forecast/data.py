@@ -162,12 +162,16 @@ def stored_set(run: Run, part: str, layout: Series) -> SeriesSet:
         return layout.set_of(found)
 
 
-def rows_of(found: Iterable[TimeSeries]) -> SeriesRows:
+def rows_of(found: Iterable[TimeSeries], layout: Series) -> SeriesRows:
     """The channels of series one after another, with their covariates and times."""
     channels = [(one, channel) for one in found for channel in range(one.target.shape[1])]
     targets = [one.target[:, channel] for one, channel in channels]
     known = [one.known for one, _ in channels if one.known.shape[1]]
-    return SeriesRows(targets, known, [(one.start, one.frequency) for one, _ in channels])
+    past = [one.past for one, _ in channels if one.past.shape[1]]
+    static = [layout.static_features(one.static) for one, _ in channels]
+    if not any(map(len, static)):
+        static = []
+    return SeriesRows(targets, known, [(one.start, one.frequency) for one, _ in channels], past, static)
 
 
 def _named(source: Any) -> str:

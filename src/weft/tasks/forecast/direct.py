@@ -36,7 +36,7 @@ def segment_size(season: int, horizon: int) -> int:
 class DirectNetwork(SeriesNetwork):
     """Quantiles (B, H, Q) = naive + linear map + head(last output of the layer over segments).
 
-    Covariates of a step enter the head by a layer that all steps share.
+    Covariates of a step, and what is known of past and static ones, enter the head by a layer that all steps share.
     """
 
     def __init__(self, form: NetworkForm) -> None:
@@ -51,8 +51,9 @@ class DirectNetwork(SeriesNetwork):
         self.map = nn.Parameter(torch.zeros(form.horizon, form.window.inputs))
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-        if form.features:
-            self.mixed = nn.Linear(hidden + 2 * form.features, hidden)
+        self.covariates = 2 * form.features + form.window.context
+        if self.covariates:
+            self.mixed = nn.Linear(hidden + self.covariates, hidden)
             self.mixed_head = nn.Linear(hidden, levels)
             nn.init.zeros_(self.mixed_head.weight)
             nn.init.zeros_(self.mixed_head.bias)
@@ -80,14 +81,17 @@ class DirectNetwork(SeriesNetwork):
     def quantiles_after(self, segments: Tensor, batch: SeriesWindows) -> Tensor:
         """The quantiles (B, H, Q) after segments (B, S, U) of these windows."""
         form, rows = self.form, len(segments)
-        linear = batch.lags @ self.map[:, : form.lags].T + self.map[:, form.lags]  # (B, H)
+        own, common = torch.cat([batch.lags, batch.context], 1), form.window.common
+        shared = torch.cat([self.map[:, : form.lags], self.map[:, form.lags + 1 : common]], 1)
+        linear = own @ shared.T + self.map[:, form.lags]  # (B, H)
         if form.features:
-            linear = linear + torch.einsum("bhe,he->bh", batch.inputs, self.map[:, form.lags + 1 :])
+            linear = linear + torch.einsum("bhe,he->bh", batch.inputs, self.map[:, common:])
         outputs, _ = self.stack(segments)
         last = self.dropout(outputs[:, -1])
         corrections = self.head(last).view(rows, form.horizon, -1)
-        if form.features:
-            inputs = batch.inputs.expand(rows, -1, -1)
+        if self.covariates:
+            inputs = torch.cat([batch.inputs, batch.context[:, None].expand(-1, form.horizon, -1)], -1)
+            inputs = inputs.expand(rows, -1, -1)
             each = torch.cat([last[:, None].expand(-1, form.horizon, -1), inputs], -1)
             corrections = corrections + self.mixed_head(torch.relu(self.mixed(each)))
         quantiles: Tensor = (batch.naive + linear)[..., None] + corrections

@@ -34,7 +34,6 @@ from weft.tasks.forecast.linear import (
     LinearMap,
     Panel,
     first_value,
-    make_panel,
     sum_windows,
 )
 from weft.tasks.forecast.model import (
@@ -280,7 +279,6 @@ class Fitting(ForecastPhase):
     def _fit_map(self, name: str) -> None:
         """Fits a linear map for each cutoff; its lags, its ridge and its adaptation are those of the other folds."""
         held_out, log = self.held_out, name == LOG_LINEAR_MAP
-        width = self.rows.features[0].shape[1] if self.rows.features else 0
         fitted = [number for number, row in enumerate(self.rows.targets) if not log or is_positive(row)]
         chosen = [place for place, row in enumerate(held_out.rows.targets) if not log or is_positive(row)]
         if log and LINEAR_MAP in self.forecasts:  # series that are not positive
@@ -309,9 +307,9 @@ class Fitting(ForecastPhase):
 
         panels = {}
         for lags in self._lags():
-            form = LinearForm(self.horizon, self.season, lags, log, width)
-            sums = sum_windows(make_panel(whole.targets, form, whole.features or None), held_out.windows)
-            panels[lags] = make_panel(sampled.targets, form, sampled.features or None)
+            form = LinearForm(self.horizon, self.season, lags, log, **self.rows.widths)
+            sums = sum_windows(whole.panel(form), held_out.windows)
+            panels[lags] = sampled.panel(form)
             for maps in zip(*(LinearMap.solve(form, one) for one in sums), strict=True):  # by strength
                 add(list(maps), [0.0])
         everywhere = np.ones(held_out.cutoffs[:, chosen].shape, bool)

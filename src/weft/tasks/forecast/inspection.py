@@ -91,7 +91,7 @@ def view_series(
     quantiles = predictor.quantiles(chosen, horizon)[place]  # (H, Q)
     (one,) = chosen
     shown = min(len(one), steps or max(4 * horizon, 3 * model.season, LEAST_SHOWN))
-    row = rows_of(chosen).at([place])
+    row = rows_of(chosen, predictor.layout).at([place])
     moments = np.concatenate([one.times[len(one) - shown :], one.future_times(horizon)])
     named = tuple(filter(None, (part.strip() for part in baselines.split(","))))
     for name in named:
@@ -147,7 +147,7 @@ def _view_network(predictor: ForecastPredictor, text: str, name: str) -> Network
     """The network on the first series of a text: its steps are named by their times."""
     found = read_text(predictor, text)
     one = found.series[0]
-    row = rows_of([one]).at([0])
+    row = rows_of([one], predictor.layout).at([0])
     kind = next(iter(by_map(name, row.targets, _networks(predictor))), None)
     if kind is None:
         raise WeftError(f"{one.id or 'the series'} has no value", expected="a series of numbers")

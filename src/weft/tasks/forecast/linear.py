@@ -2,8 +2,8 @@
 
 The values before the cutoff are reduced by the mean of the last season and divided by the mean absolute seasonal
 difference so far, so that series of all sizes share one map. It corrects the seasonal naive forecast: every step of
-the horizon has weights of its own (a direct forecast). Covariates enter at the step that is forecast, and one season
-before it.
+the horizon has weights of its own (a direct forecast). Covariates that are known in advance enter at the step that is
+forecast, and one season before it; past ones at the last steps and one season before these; static ones as they are.
 
 All series count alike, and a window that a map of the first ones forecasts badly counts less: forecasts are judged by
 absolute errors. The sums that the regression needs are kept for each number of horizons that are held out at the end:
@@ -32,6 +32,7 @@ BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
 
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # of the ridge, as shares of the mean square of a feature
 MOST_PRODUCTS = 4e9  # multiplications of one pass; of more windows every second, third, ... is taken
+MAP_SIZES = ("lags", "features", "past", "static")  # of a form, that a map is stored with
 WINDOWS_AT_ONCE = 4096  # windows at a time
 REWEIGHTINGS, REWEIGHTING_STRENGTH = 2, 1e-3  # maps that weigh the windows, and the strength of their ridge
 MAP_ADAPTATIONS = (
@@ -42,6 +43,7 @@ MAP_ADAPTATIONS = (
 )  # one over the horizons of its own data that a series needs to count as the shared map
 COMPONENTS = 64  # principal components of the inputs, of which a series has weights of its own
 OWN_WINDOWS = 512  # of a series that it adapts to; of more every second, third, ... is taken
+PAST_VALUES = 2  # last values of a past covariate that are inputs, and as many one season before them
 LARGEST_TARGET = 10.0  # scaled targets beyond are cut off in the regression: a change of level would outweigh all else
 
 
@@ -55,6 +57,8 @@ class LinearForm:
         lags: the number of last values.
         log: whether it works on logarithms.
         features: the number of covariates E that are known in advance, those of the calendar included.
+        past: the number of past covariates P.
+        static: the number of features S that do not change within a series.
     """
 
     horizon: int
@@ -62,11 +66,23 @@ class LinearForm:
     lags: int
     log: bool = False
     features: int = 0
+    past: int = 0
+    static: int = 0
+
+    @property
+    def context(self) -> int:
+        """The number of inputs G that are known at a cutoff beside the lags."""
+        return 2 * PAST_VALUES * self.past + self.static
+
+    @property
+    def common(self) -> int:
+        """The inputs that all steps have: lags, a constant, and the context."""
+        return self.lags + 1 + self.context
 
     @property
     def inputs(self) -> int:
-        """The inputs of a step: lags, a constant, covariates at that step and a season before."""
-        return self.lags + 1 + 2 * self.features
+        """The inputs of a step: the common ones, covariates at that step and a season before."""
+        return self.common + 2 * self.features
 
     @property
     def least(self) -> int:
@@ -82,19 +98,29 @@ class Panel(NamedTuple):
     observed: BoolArray  # (total,)
     scales: Array  # (total,) the mean absolute seasonal difference of the series before each place; 0: constant
     features: Array  # (total, E)
+    context: Array  # (total, G) what is known before each place of past and static covariates
     starts: IntArray  # (N,) the place of the first value
     ends: IntArray  # (N,) the place behind the last value
 
 
-def make_panel(series: Sequence[Array], form: LinearForm, features: Sequence[Array] | None = None) -> Panel:
+def make_panel(
+    series: Sequence[Array],
+    form: LinearForm,
+    features: Sequence[Array] | None = None,
+    past: Sequence[Array] | None = None,
+    static: Sequence[Array] | None = None,
+) -> Panel:
     """Prepares series for a map.
 
     Args:
         series: (T,) each, NaN where values are missing; on the log scale they have to be positive.
         form: what the map reads.
         features: (T + F, E) of each series, of which F steps beyond its end are known.
+        past: (T, P) of each series.
+        static: (S,) of each series.
     """
     values, observed, scales, extra = list[Array](), list[BoolArray](), list[Array](), list[Array]()
+    context = list[Array]()
     starts, ends, place = list[int](), list[int](), 0
     for number, row in enumerate(series):
         first = first_value(row)
@@ -113,6 +139,14 @@ def make_panel(series: Sequence[Array], form: LinearForm, features: Sequence[Arr
                 columns,
                 np.zeros((size + after - len(columns), form.features)),
             ]
+        if form.context:
+            own = np.zeros((form.lags + size + after, form.context))
+            if past is not None:
+                known_before = before_places(past[number][first : first + size], size, form.season)
+                own[form.lags : form.lags + size + 1, : known_before.shape[1]] = known_before
+            if static is not None and form.static:
+                own[:, -form.static :] = static[number]
+            context.append(own)
         starts.append(place + form.lags)
         ends.append(starts[-1] + size)
         place = ends[-1] + after
@@ -123,6 +157,7 @@ def make_panel(series: Sequence[Array], form: LinearForm, features: Sequence[Arr
         np.concatenate(observed),
         np.concatenate(scales),
         np.concatenate(extra) if extra else np.zeros((place, 0)),
+        np.concatenate(context) if context else np.zeros((place, 0)),
         np.array(starts),
         np.array(ends),
     )
@@ -174,10 +209,27 @@ def standardized(columns: Array) -> Array:
     return found
 
 
+def before_places(columns: Array, size: int, season: int) -> Array:
+    """The values (size + 1, 2 * PAST_VALUES * P) of past covariates (T, P) before each place of a series.
+
+    The last ones, and those one season before them. Missing ones are the last that were known; 0 before the first.
+    """
+    values = standardized(columns)
+    there = np.where(~np.isnan(columns), np.arange(len(columns))[:, None], -1)
+    last = np.maximum.accumulate(there, 0)
+    filled = np.where(last >= 0, np.take_along_axis(values, np.maximum(last, 0), 0), 0.0)
+    filled = np.concatenate([filled, np.repeat(filled[-1:], max(0, size - len(filled)), 0)])[:size]
+    backs = [back + gap for gap in (0, season) for back in range(1, PAST_VALUES + 1)]
+    padded = np.concatenate([np.zeros((max(backs), columns.shape[1])), filled])
+    start = max(backs)
+    return np.concatenate([padded[start - back : start - back + size + 1] for back in backs], 1)
+
+
 class Windows(NamedTuple):
     """The inputs and the scaled targets of B windows."""
 
     lags: Array  # (B, L)
+    context: Array  # (B, G)
     features: Array  # (B, H, 2 * E)
     naive: Array  # (B, H) the values of the last season, which the map corrects
     scales: Array  # (B,) 1 of a constant series, whose inputs are all 0
@@ -189,8 +241,8 @@ class Windows(NamedTuple):
 
     @property
     def own_inputs(self) -> Array:
-        """The inputs (B, L + 1) of all steps: lags and a constant."""
-        return np.concatenate([self.lags, np.ones((len(self.lags), 1))], 1)
+        """The inputs (B, L + 1 + G) of all steps: lags, a constant, and the context."""
+        return np.concatenate([self.lags, np.ones((len(self.lags), 1)), self.context], 1)
 
 
 def windows_at(panel: Panel, places: IntArray) -> Windows:
@@ -208,7 +260,7 @@ def windows_at(panel: Panel, places: IntArray) -> Windows:
     features = np.zeros((len(places), form.horizon, 0))
     if form.features:
         features = np.concatenate([panel.features[steps], panel.features[earlier]], -1)
-    return Windows(scaled, features, naive, scales, (targets - naive) / scales[:, None])
+    return Windows(scaled, panel.context[places], features, naive, scales, (targets - naive) / scales[:, None])
 
 
 @dataclass
@@ -343,7 +395,7 @@ class LinearMap:
         form: what it reads.
         weights: (H, F)
         deviations: (H,) the standard deviation of its scaled errors.
-        components: (L + 1, K) the principal components of its own inputs.
+        components: (L + 1 + G, K) the principal components of the inputs that all steps have.
         adaptation: how far it adapts to each series, the inverse strength of a ridge; 0: not at all.
     """
 
@@ -364,7 +416,7 @@ class LinearMap:
             turned = sums.cross[steps] @ vectors  # (H or 1, F)
             least = max(float(values.mean()), 1e-12)
             solved.append([turned / (values.clip(0) + strength * least) @ vectors.T for strength in strengths])
-        vectors = np.linalg.eigh(sums.products[0][: form.lags + 1, : form.lags + 1])[1]
+        vectors = np.linalg.eigh(sums.products[0][: form.common, : form.common])[1]
         components = np.ascontiguousarray(vectors[:, ::-1][:, :COMPONENTS])
         found = []
         for choice in zip(*solved, strict=True):
@@ -378,7 +430,7 @@ class LinearMap:
 
     def shared(self, windows: Windows) -> Array:
         """The scaled forecasts (B, H) of windows by the map that all series share."""
-        count = self.form.lags + 1
+        count = self.form.common
         scaled: Array = windows.own_inputs @ self.weights[:, :count].T
         if self.form.features:
             scaled = scaled + np.einsum("bhe,he->bh", windows.features, self.weights[:, count:])
@@ -405,20 +457,20 @@ class LinearMap:
         return {name: torch.tensor(getattr(self, name)) for name in ("weights", "deviations", "components")}
 
     def to_json(self) -> dict[str, Any]:
-        return {"lags": self.form.lags, "features": self.form.features, "adaptation": self.adaptation}
+        return {name: getattr(self.form, name) for name in MAP_SIZES} | {"adaptation": self.adaptation}
 
     @classmethod
     def restore(
         cls, tensors: Mapping[str, Tensor], data: Mapping[str, Any], horizon: int, season: int, log: bool
     ) -> LinearMap:
         """The inverse of `tensors` and `to_json`. A ValueError or KeyError says that they are not those of a map."""
-        form = LinearForm(horizon, season, int(data["lags"]), log, int(data["features"]))
+        form = LinearForm(horizon, season, log=log, **{name: int(data[name]) for name in MAP_SIZES})
         weights, deviations, components = (tensors[name].numpy() for name in ("weights", "deviations", "components"))
-        size = min(COMPONENTS, form.lags + 1)
+        size = min(COMPONENTS, form.common)
         if (
             weights.shape != (horizon, form.inputs)
             or deviations.shape != (horizon,)
-            or components.shape != (form.lags + 1, size)
+            or components.shape != (form.common, size)
         ):
             raise ValueError("the map does not have the sizes of its horizon and lags")
         return cls(form, weights, deviations, components, float(data["adaptation"]))

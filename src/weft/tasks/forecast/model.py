@@ -20,7 +20,7 @@ from weft.series.frequency import Frequency, Time
 from weft.tasks.forecast.baselines import BASELINES, forecast_baselines
 from weft.tasks.forecast.calibration import MEDIAN, Calibration, normal_quantiles, ordered
 from weft.tasks.forecast.direct import DirectNetwork
-from weft.tasks.forecast.linear import Array, LinearMap, first_value, make_panel
+from weft.tasks.forecast.linear import Array, LinearForm, LinearMap, Panel, first_value, make_panel
 from weft.tasks.forecast.network import NetworkForm, SeriesNetwork
 from weft.tasks.forecast.recurrent import AutoregressiveNetwork, RecurrentNetwork, StepNetwork
 from weft.training.run import with_prefix
@@ -42,11 +42,15 @@ class SeriesRows(NamedTuple):
         targets: (T,) of each; NaN where missing.
         features: (T + F, E) of each, known F steps beyond the end; empty where there are none.
         starts: the time of the first value of each, and the step of time; empty where they are not known.
+        past: (T, P) of each, known as far as the target is; empty where there are none.
+        static: (S,) of each, that do not change; empty where there are none.
     """
 
     targets: Sequence[Array]
     features: Sequence[Array] = ()
     starts: Sequence[tuple[Time, Frequency]] = ()
+    past: Sequence[Array] = ()
+    static: Sequence[Array] = ()
 
     def at(self, numbers: Sequence[int] | IntArray) -> SeriesRows:
         """Some of the series."""
@@ -54,11 +58,28 @@ class SeriesRows(NamedTuple):
             [self.targets[one] for one in numbers],
             [self.features[one] for one in numbers if self.features],
             [self.starts[one] for one in numbers if self.starts],
+            [self.past[one] for one in numbers if self.past],
+            [self.static[one] for one in numbers if self.static],
         )
 
     def until(self, cutoffs: Sequence[int] | IntArray) -> SeriesRows:
         """The series as they are known before their cutoffs; covariates are known beyond."""
-        return self._replace(targets=[row[:cutoff] for row, cutoff in zip(self.targets, cutoffs, strict=True)])
+        targets = [row[:cutoff] for row, cutoff in zip(self.targets, cutoffs, strict=True)]
+        past = [row[:cutoff] for row, cutoff in zip(self.past, cutoffs, strict=True)] if self.past else ()
+        return self._replace(targets=targets, past=past)
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """How many covariates there are of each kind, as a form names them."""
+        return {
+            "features": self.features[0].shape[1] if self.features else 0,
+            "past": self.past[0].shape[1] if self.past else 0,
+            "static": len(self.static[0]) if self.static else 0,
+        }
+
+    def panel(self, form: LinearForm) -> Panel:
+        """The series as a map or a network reads them."""
+        return make_panel(self.targets, form, self.features or None, self.past or None, self.static or None)
 
 
 class Forecaster(Protocol):
@@ -211,7 +232,7 @@ def map_quantiles(name: str, rows: SeriesRows, maps: Mapping[str, LinearMap]) ->
     found = np.full((len(rows.targets), maps[name].form.horizon, len(QUANTILE_LEVELS)), np.nan)
     for kind, numbers in by_map(name, rows.targets, maps).items():
         chosen = rows.at(numbers)
-        panel = make_panel(chosen.targets, maps[kind].form, chosen.features or None)
+        panel = chosen.panel(maps[kind].form)
         means, deviations = maps[kind].forecast(panel, panel.ends)
         found[numbers] = on_scale(normal_quantiles(means, deviations), log=maps[kind].form.log)
     return found

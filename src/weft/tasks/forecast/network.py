@@ -28,7 +28,6 @@ from weft.tasks.forecast.linear import (
     LinearForm,
     Panel,
     first_value,
-    make_panel,
     training_places,
     windows_at,
 )
@@ -52,6 +51,8 @@ class NetworkForm:
         log: whether it works on logarithms.
         features: the number of covariates E that are known in advance, those of the calendar included.
         calendar: how many of them, the last ones, are features of the calendar.
+        past: the number of past covariates.
+        static: the number of features that do not change within a series.
         cell: the name of its cell.
         hidden_size: its hidden units.
         dropout: its dropout rate.
@@ -68,17 +69,19 @@ class NetworkForm:
     dropout: float = 0.1
     distribution: str = "student-t"
     calendar: int = 0
+    past: int = 0
+    static: int = 0
 
     def __post_init__(self) -> None:
         if (
             min(self.horizon, self.season, self.lags) < 1
-            or min(self.calendar, self.features - self.calendar, self.hidden_size) < 0
+            or min(self.calendar, self.features - self.calendar, self.hidden_size, self.past, self.static) < 0
         ):
             raise ValueError("the sizes of a network are above 0")
 
     @property
     def window(self) -> LinearForm:
-        return LinearForm(self.horizon, self.season, self.lags, self.log, self.features)
+        return LinearForm(self.horizon, self.season, self.lags, self.log, self.features, self.past, self.static)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -92,7 +95,8 @@ class SeriesWindows(NamedTuple):
 
     lags: Tensor  # (B, L)
     seen: Tensor  # (B, L) 1 where a lag is not missing
-    features: Tensor  # (B, L + H, E) covariates of each step
+    context: Tensor  # (B, G) what is known of past and static covariates
+    features: Tensor  # (B, L + H, E + G) covariates of each step; in the horizon the context stays as it is
     inputs: Tensor  # (B, H, 2 * E) covariates as the linear map reads them
     naive: Tensor  # (B, H) the values of the last season, which forecasts correct
     targets: Tensor  # (B, H)
@@ -117,11 +121,13 @@ def batch_at(panel: Panel, places: IntArray) -> SeriesWindows:
     levels = sliding_window_view(panel.values, span)[places - span].mean(1)
     naive = (windows.naive - levels[:, None]) / windows.scales[:, None]
     steps = places[:, None] + np.arange(-form.lags, form.horizon)
+    covariates = [panel.features[steps], panel.context[np.minimum(steps, places[:, None])]]
     targets = windows.targets.clip(-LARGEST_TARGET, LARGEST_TARGET) + naive
     return SeriesWindows(
         _tensor(windows.lags),
         _tensor(panel.observed[steps[:, : form.lags]]),
-        _tensor(panel.features[steps]),
+        _tensor(panel.context[places]),
+        _tensor(np.concatenate(covariates, -1)),
         _tensor(windows.features),
         _tensor(naive),
         _tensor(targets),
@@ -180,7 +186,7 @@ class SeriesNetwork(nn.Module, ABC):
 def panel_of(rows: SeriesRows, form: NetworkForm) -> Panel:
     """Series as a network sees them."""
     known = form.features - form.calendar
-    panel = make_panel(rows.targets, replace(form.window, features=known), rows.features or None)
+    panel = rows.panel(replace(form.window, features=known))
     if not form.calendar:
         return panel
     calendar = np.zeros((len(panel.values), form.calendar))

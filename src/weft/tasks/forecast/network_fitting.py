@@ -158,7 +158,6 @@ def plan_networks(rows: SeriesRows, config: ForecastConfig) -> NetworkPlan:
     lengths = np.array([len(row) - first_value(row) for row in rows.targets])
     windows = int((lengths - season - horizon).clip(0).sum())
     lags = model.lags if model.lags > 0 else usual_lags(season, horizon, int(np.median(lengths)))
-    features = rows.features[0].shape[1] if rows.features else 0
     _check_settings(rows, config)
     hidden = model.hidden_size if model.hidden_size >= 0 else FEW_UNITS if windows < FEW_WINDOWS else MANY_UNITS
     lags = max(lags, season)
@@ -167,7 +166,9 @@ def plan_networks(rows: SeriesRows, config: ForecastConfig) -> NetworkPlan:
         horizon,
         season,
         lags,
-        features=features + calendar,
+        features=rows.widths["features"] + calendar,
+        past=rows.widths["past"],
+        static=rows.widths["static"],
         cell=model.cell,
         hidden_size=hidden,
         dropout=model.dropout,

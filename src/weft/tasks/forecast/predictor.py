@@ -68,6 +68,7 @@ SERIES_INPUT: Mapping[str, Any] = {
                 "y": VALUES,
                 "known": VALUES,
                 "past": VALUES,
+                "static": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}},
             },
             "required": ["y"],
         },
@@ -306,7 +307,7 @@ class ForecastPredictor(TaskPredictor):
             raise WeftError(
                 f"{self.run.path} has no training data any more", expected="its folder data/, to calibrate alarms"
             )
-        rows = rows_of(stored_set(self.run, TRAIN_PART, self.layout))
+        rows = rows_of(stored_set(self.run, TRAIN_PART, self.layout), self.layout)
         return FORECAST_KINDS[self.config.model.kind].detector(self.model, rows.targets, self.model.season)
 
     def regimes(self, series: Any = None) -> list[IntArray]:
@@ -320,7 +321,7 @@ class ForecastPredictor(TaskPredictor):
                 f"{self.run.path} is a run of `model.kind={self.config.model.kind}`",
                 expected="`model.kind=hmm`, which has regimes",
             )
-        return self.model.regimes(rows_of(self.read_series(series)).targets)
+        return self.model.regimes(rows_of(self.read_series(series), self.layout).targets)
 
     @cached_property
     def _trained(self) -> dict[str, TimeSeries]:
@@ -385,7 +386,7 @@ class ForecastPredictor(TaskPredictor):
             WeftError: a covariate is not known for all steps.
         """
         self._check_future(series, steps)
-        rows = rows_of(series)
+        rows = rows_of(series, self.layout)
         model = self.model
         found = model.quantiles(rows, steps) if isinstance(model, ForecastModel) else model.quantiles(rows)
         while found.shape[1] < steps:
@@ -537,7 +538,7 @@ class ForecastPredictor(TaskPredictor):
         """What the run's own held-out data asks: the model to evaluate, the series, and the cutoffs of each window."""
         if self._has_dev:
             return self.later_windows(stored_set(self.run, DEV_PART, self.layout))
-        rows = rows_of(stored_set(self.run, TRAIN_PART, self.layout))
+        rows = rows_of(stored_set(self.run, TRAIN_PART, self.layout), self.layout)
         return self.held_out, rows, [np.array([len(row) - self.model.horizon for row in rows.targets])]
 
     def later_windows(self, data: Any) -> tuple[Forecaster, SeriesRows, list[IntArray]]:
@@ -551,7 +552,7 @@ class ForecastPredictor(TaskPredictor):
             goes_on = own is not None and len(whole) > len(own) and whole.start == own.start
             series.append(whole)
             begins.append(len(own) if own is not None and goes_on else max(1, len(one) - horizon))
-        rows, channels = rows_of(series), len(self.layout.channels)
+        rows, channels = rows_of(series, self.layout), len(self.layout.channels)
         cutoffs = np.repeat(begins, channels)
         most = max((len(row) - begin for row, begin in zip(rows.targets, cutoffs, strict=True)), default=0)
         if most <= 0:
@@ -598,7 +599,7 @@ class ForecastPredictor(TaskPredictor):
             "windows": [{name or FORECAST_COLUMN: one.score() for name, one in scores.items()} for scores in found],
             "against": {name: metrics[name] for name in names if name},
             "signature": total[""].signature(),
-            "forecasts": backtest_record(series, models, baselines_of(against), keep),
+            "forecasts": backtest_record(series, rows_of(series, self.layout), models, baselines_of(against), keep),
         }
         return self.report(record, lines)
 
@@ -621,14 +622,14 @@ class ForecastPredictor(TaskPredictor):
     def _backtest_scores(
         self, series: SeriesSet, models: Sequence[tuple[Forecaster, IntArray]], names: Sequence[str]
     ) -> list[dict[str, ForecastScores]]:
-        rows, horizon, season = rows_of(series), self.model.horizon, self.model.season
+        rows, horizon, season = rows_of(series, self.layout), self.model.horizon, self.model.season
         return [scores_at(_forecasters(model, names), rows, cutoffs, horizon, season) for model, cutoffs in models]
 
     def _backtest_models(
         self, series: SeriesSet, *, windows: int, step: int | None, refit: bool
     ) -> list[tuple[Forecaster, IntArray]]:
         """The model of each window, the earliest first, and the cutoffs of its rows."""
-        rows, horizon = rows_of(series), self.model.horizon
+        rows, horizon = rows_of(series, self.layout), self.model.horizon
         lengths = np.array([len(row) for row in rows.targets])
         found: list[tuple[Forecaster, IntArray]] = []
         for number in range(windows):

@@ -36,7 +36,7 @@ class StepNetwork(SeriesNetwork):
         super().__init__()
         self.form, self.earlier = form, earlier
         self.distribution = DISTRIBUTIONS[form.distribution]()
-        self.input_size = 2 * len(earlier) + 1 + form.features
+        self.input_size = 2 * len(earlier) + 1 + form.features + form.window.context
         self.map = nn.Linear(self.input_size, self.distribution.size)
         self.head = nn.Linear(hidden, self.distribution.size) if hidden else None
         self.dropout = nn.Dropout(form.dropout)

@@ -24,6 +24,7 @@ from weft.tasks.forecast.data import (
 from weft.tasks.forecast.fitting import HELD, OWN, ForecastPhase
 from weft.tasks.forecast.inspection import inspect_forecast
 from weft.tasks.forecast.kinds import FORECAST_KINDS
+from weft.tasks.forecast.model import NETWORKS
 from weft.tasks.forecast.predictor import ForecastPredictor
 from weft.tasks.inspection import Inspection
 from weft.tasks.stored_data import DEV_PART, TRAIN_PART, is_stored
@@ -32,6 +33,7 @@ from weft.training.build import cells_of
 from weft.training.run import CONFIG, WEIGHTS, Run, decoding, finite_weights
 
 HORIZON, SEASON, LAGS = "model.horizon", "model.season", "model.lags"
+COVARIATE_KINDS = ("auto", "linear", *NETWORKS)
 USUAL_HORIZON = 6  # of series without a season
 
 
@@ -61,7 +63,11 @@ class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
         store_set(folder, TRAIN_PART, found)
         if dev is not None:
             store_set(folder, DEV_PART, read_like_training(dev, layout, config.data))
-        return fields_content({"series": layout}, description="; ".join(found.reading), notes=[])
+        covariates, kind, reading = [*layout.known, *layout.past, *layout.static], config.model.kind, [*found.reading]
+        if covariates and kind not in COVARIATE_KINDS:
+            words = f"{', '.join(covariates)} {'is' if len(covariates) == 1 else 'are'} left out"
+            reading.append(f"model.kind={kind} reads no covariates: {words}")
+        return fields_content({"series": layout}, description="; ".join(reading), notes=[])
 
     def choose(self, run: Run, config: ForecastConfig) -> tuple[ForecastConfig, str]:
         layout = run.field("series", Series)
@@ -90,7 +96,7 @@ class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
             if AUTO in (config.model.horizon, config.model.season):
                 raise ValueError("the horizon and the season are those that were chosen")
         found = stored_set(run, TRAIN_PART, layout)
-        phase = FORECAST_KINDS[config.model.kind].phase(rows_of(found), config, not is_stored(run, DEV_PART))
+        phase = FORECAST_KINDS[config.model.kind].phase(rows_of(found, layout), config, not is_stored(run, DEV_PART))
         values = sum(int(np.isfinite(one.target).sum()) for one in found)
         phase.description = f"{len(found):,} series, {values:,} values ({run.reading.get('description', '')})"
         if is_stored(run, DEV_PART):

@@ -15,6 +15,7 @@ from weft.tasks.forecast.linear import (
     LinearMap,
     make_panel,
     seasonal_scales,
+    standardized,
     sum_windows,
     windows_at,
 )
@@ -36,9 +37,13 @@ def test_sums_of_all_windows_give_the_ridge_regression(missing, width, held_out)
     series, random = waves(), np.random.default_rng(1)
     if missing:
         series[1][[5, 21]] = np.nan
-    features = [random.normal(size=(len(row) + 3, width)) for row in series] if width else None
-    form = LinearForm(3, 4, 6, features=width)
-    panel = make_panel(series, form, features)
+    features, past, static = (
+        [random.normal(size=(len(row) + 3, width)) for row in series] if width else None,
+        [random.normal(size=(len(row), width)) for row in series] if width else None,
+        [random.normal(size=width) for _ in series] if width else None,
+    )
+    form = LinearForm(3, 4, 6, features=width, past=width, static=width)
+    panel = make_panel(series, form, features, past, static)
     strength = 0.01
     (found,) = LinearMap.solve(form, sum_windows(panel, 1)[held_out], [strength])
     windows = FittedWindows.of(panel, 1)
@@ -84,6 +89,21 @@ def test_what_comes_after_a_window_changes_no_bit_of_its_forecast(log, adaptatio
         found.append(fitted.forecast(panel, panel.starts + 30))
     assert (found[0][0] == found[1][0]).all()
     assert (found[0][1] == found[1][1]).all()
+
+
+def test_past_covariates_are_read_as_they_were_known():
+    form = LinearForm(3, 4, 6, past=1)
+    row, other = waves(1, 30)[0], np.arange(30.0) ** 2
+    other[20] = np.nan
+    panel = make_panel([row], form, past=[other[:, None]])
+    context = panel.context[panel.starts[0] :]
+    scaled = standardized(other[:, None])[:, 0]
+    assert context[12].tolist() == scaled[[11, 10, 7, 6]].tolist()  # the last two, and those of a season before
+    assert context[21].tolist() == scaled[[19, 19, 16, 15]].tolist()  # what is missing is the last that was known
+    changed = make_panel([row], form, past=[np.append(other[:12], 7 * other[12:])[:, None]])
+    assert np.array_equal(context[:13], changed.context[panel.starts[0] :][:13])
+    shorter = make_panel([row], form, past=[other[:25, None]])  # forecasts are fed back
+    assert shorter.context[panel.ends[0]].tolist() == scaled[[24, 24, 24, 24]].tolist()
 
 
 def test_a_constant_series_and_one_without_neighbours_are_continued():

@@ -208,6 +208,43 @@ def test_known_covariates_help_and_are_needed(tmp_path):
         model.forecast(past)
 
 
+@pytest.mark.parametrize("kind", ["linear", "direct", "recurrent", "ar"])
+def test_past_and_static_covariates_help_and_go_along(kind, tmp_path):
+    random = np.random.default_rng(0)
+    frames = []
+    for number in range(8):
+        wind, drift = random.normal(size=160), (-1) ** number
+        noise = random.normal(0, 0.2, 160)
+        y = np.cumsum(0.5 * drift + np.append(0.0, 3 * wind[:-1]) + noise)  # the wind of yesterday, and a trend by kind
+        days = pandas.date_range("2024-01-01", periods=160, freq="D")
+        kinds = "up" if drift > 0 else "down"
+        frames.append(pandas.DataFrame({"unique_id": f"s{number}", "ds": days, "y": y, "wind": wind, "kind": kinds}))
+    frame, scores = pandas.concat(frames, ignore_index=True), []
+    for columns in (["unique_id", "ds", "y"], list(frame)):
+        settings = {"model.kind": kind, "model.season": 1, "model.lags": 4, "model.hidden_size": 16, "train.epochs": 6}
+        model = weft.train_forecast(frame[columns], tmp_path / str(len(columns)), settings, horizon=1, progress=False)
+        found = model.backtest(frame[columns], windows=12)
+        scores.append(np.mean([one[""].score() for one in found]))
+    assert scores[1] < 0.5 * scores[0]
+    assert len(model.forecast(horizon=3)[0].values) == 3  # beyond the horizon the wind stays as it was
+    values = {"y": frame["y"][:160].tolist(), "past": frame["wind"][:160].tolist(), "static": ["up"]}
+    values["start"] = "2024-01-01"
+    (alone,) = model.forecast([values])
+    np.testing.assert_allclose(alone.values, model.forecast()[0].values, rtol=1e-6)
+    with pytest.raises(WeftError, match="column 'wind' is not known"):
+        model.forecast(frame[["unique_id", "ds", "y", "kind"]])
+
+
+@pytest.mark.parametrize("kind", ["hmm", "baselines"])
+def test_kinds_that_read_no_covariates_say_so(kind, tmp_path):
+    text = "ds,y,wind\n" + "".join(f"2024-01-{day:02},{day % 7},{day % 5}\n" for day in range(1, 32))
+    (tmp_path / "days.csv").write_text(text, encoding="utf-8")
+    options = ["--data", tmp_path / "days.csv", "--set", f"model.kind={kind}", "--out", tmp_path / "run"]
+    done = program("train", "forecast", *options, "--horizon", "2")
+    assert done.exit_code == 0, done.output
+    assert f"model.kind={kind} reads no covariates: wind is left out" in done.stderr
+
+
 def test_series_that_are_never_negative_stay_so_and_counts_are_whole(tmp_path):
     random = np.random.default_rng(0)
     rows = [random.poisson(0.7, 60).astype(float) for _ in range(4)]
