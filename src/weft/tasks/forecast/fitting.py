@@ -435,7 +435,7 @@ class Fitting(ForecastPhase):
         held_out = self.held_out
         scales = held_out.scales[windows][:, None]
         parts = [torch.from_numpy(self.forecasts[name][windows] / scales[..., None]) for name in names]
-        found = AVERAGE.fit(parts, torch.from_numpy(held_out.targets[windows] / scales))
+        found = AVERAGE.fit(parts, torch.from_numpy(held_out.targets[windows] / scales), np.nonzero(windows)[0])
         return dict(zip(names, found, strict=True))
 
     def _score(self, model: ForecastModel, names: Sequence[str]) -> None:

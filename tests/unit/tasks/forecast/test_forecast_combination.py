@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from weft.metrics.forecast import QUANTILE_LEVELS
+import weft
+from weft.metrics.forecast import QUANTILE_LEVELS, seasonal_scale
 from weft.tasks.forecast.calibration import MEDIAN, Calibration, normal_quantiles, ordered, quantile_at
-from weft.tasks.forecast.combination import AVERAGE, FITTED, pinball
+from weft.tasks.forecast.combination import AVERAGE, FITTED, independent_windows, pinball
+from weft.tasks.forecast.model import SeriesRows, medians
 
 
 def forecasts(seed=0, count=400, horizon=2):
@@ -47,6 +49,54 @@ def test_missing_targets_count_for_nothing():
         AVERAGE.fit([torch.from_numpy(part) for part in some], torch.from_numpy(hidden)) for some in (parts, spoiled)
     ]
     assert fitted[0] == fitted[1]
+
+
+def test_forecasters_that_are_the_same_one_count_once():
+    parts, truth = forecasts()
+    first, second, bad = (torch.from_numpy(part) for part in parts)
+    alone = AVERAGE.fit([first, second, bad], torch.from_numpy(truth))
+    assert AVERAGE.fit([first, second, first, second, bad], torch.from_numpy(truth)) == [*alone[:2], 0, 0, alone[2]]
+
+
+def test_windows_that_share_what_happens_at_their_time_are_worth_fewer():
+    random, times = np.random.default_rng(0), np.repeat(np.arange(4), 100)
+    truth = random.normal(size=(400, 3))
+    errors = np.abs(random.normal(size=(400, 3, 5)))
+    shared = 3 * random.random(size=(4, 1, 5))[times]  # by time and forecaster
+    alone = independent_windows(truth[..., None] + errors, truth, times)
+    together = independent_windows(truth[..., None] + errors + shared, truth, times)
+    assert 200 < alone <= 400
+    assert 0 < together < 20
+    assert independent_windows(truth[..., None] + errors, truth) == 400
+    truth[0] = np.nan
+    assert independent_windows(truth[..., None] + errors, truth) == 399
+
+
+LENGTH, LAST = 80, 4  # values of a series, and its horizons that the model does not know
+LAWS = {  # the season, and a series
+    "walk": (1, lambda random: np.cumsum(random.normal(size=LENGTH))),
+    "trend": (1, lambda random: np.cumsum(random.normal(0.3, 1, LENGTH) + np.cumsum(random.normal(0, 0.1, LENGTH)))),
+    "season": (
+        4,
+        lambda random: np.cumsum(random.normal(0.1, 0.5, LENGTH)) + np.resize(random.normal(0, 4, 4), LENGTH),
+    ),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_combination_is_not_worse_than_the_best_forecaster_on_windows_that_nothing_has_seen(law, tmp_path):
+    (season, draw), horizon, random = LAWS[law], 4, np.random.default_rng(1)
+    series = [200 + draw(random) + random.normal(0, 0.5, LENGTH) for _ in range(60)]
+    known = [row[: -horizon * LAST] for row in series]
+    model = weft.train_forecast(known, tmp_path / "run", horizon=horizon, season=season, progress=False).model
+    scales = seasonal_scale(known, season)[:, None]
+    errors: dict[str, float] = {}
+    for ends in range(LAST, 0, -1):
+        rows = SeriesRows([row[: -horizon * ends] for row in series])
+        truth = np.stack([row[len(row) - horizon * ends :][:horizon] for row in series])
+        for name, part in {"": model.quantiles(rows), **model.parts(rows, list(model.weights))}.items():
+            errors[name] = errors.get(name, 0.0) + float(np.abs((medians(part) - truth) / scales).mean())
+    assert errors.pop("") <= 1.01 * min(errors.values())
 
 
 def test_calibrated_quantiles_have_their_level():
