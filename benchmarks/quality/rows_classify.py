@@ -14,9 +14,8 @@ from pathlib import Path
 
 from benchmarks.quality.rows import Result, Row, data
 from weft.config import load_config
-from weft.tasks.classify.compare import compare_classifiers
 from weft.tasks.classify.config import ClassifyConfig, ClassifyDataConfig
-from weft.tasks.classify.predictor import ClassifyPredictor
+from weft.tasks.classify.predictor import ClassifyPredictor, compare_classifiers
 from weft.tasks.classify.readers import Example, ExampleSource, read_labelled
 from weft.tasks.classify.task import TASK, start_classify
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -218,6 +219,15 @@ def to_toml(config: Any) -> str:
             lines.append(f"{entry.name} = {text}  # {entry.metadata['help']}{choices}")
         lines.append("")
     return "\n".join(lines)
+
+
+def assignment(key: str, value: Any) -> str:
+    """A setting and its value in a message, as --set takes them.
+
+    >>> assignment("text.lower", True)
+    '`text.lower=true`'
+    """
+    return f"`{key}={value if isinstance(value, str) else json.dumps(value)}`"
 
 
 def is_auto(value: Any, metadata: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.config import changed
+from weft.config import assignment, changed
 from weft.data.windows import Tokens
 from weft.errors import WeftError
 from weft.metrics import Likelihood, TokenPredictions
@@ -47,12 +47,7 @@ def compare_runs(
 ) -> EvaluationReport:
     """What `weft eval --against` reports: the model beside other runs, on a text or on its own held-out text.
 
-    Args:
-        model: A `TextPredictor`.
-        against: Other runs.
-        data: The text; None: the held-out text of the run.
-        adapt: Also the model as it adapts to the text: "dynamic", "cache" or "both".
-        strict: Refuse rows without a text.
+    With `adapt` the model stands there also as it adapts to the text: "dynamic", "cache" or "both".
     """
     others: list[Any] = [load(path) for path in against]  # `compare` refuses what predicts no tokens
     adapted = None if adapt is None else model.adapt(adapt)
@@ -116,10 +111,7 @@ def check_same_tokens(model: TextPredictor[Any], other: TextPredictor[Any]) -> N
     if same_tokens and own.vocabulary.tokens == its.vocabulary.tokens:
         return
     settings = changed(other.run.config.get("text", {}), model.run.config.get("text", {}))
-    wanted = " ".join(
-        f"`text.{key}={str(value).lower() if isinstance(value, bool) else value}`"
-        for key, (_, value) in settings.items()
-    )
+    wanted = " ".join(assignment(f"text.{key}", value) for key, (_, value) in settings.items())
     raise WeftError(
         f"{other.run.path} has other tokens than {model.run.path} ({len(its.vocabulary):,} different ones, "
         f"not {len(own.vocabulary):,})",

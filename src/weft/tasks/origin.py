@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from weft.config import as_config, changed, dotted, resolve_auto, to_dict
+from weft.config import as_config, assignment, changed, dotted, resolve_auto, to_dict
 from weft.errors import WeftError, warn
 from weft.files import file_hash
 from weft.tasks.members import members_of
@@ -70,7 +70,7 @@ def fine_tuning_config(
             raise WeftError(
                 f"{run.path} was trained with {key}={before} and cannot be fine-tuned with {after}",
                 expected="the model and the vocabulary of the source run",
-                hint=f"`{key}={str(before).lower() if isinstance(before, bool) else before}`",
+                hint=assignment(key, before),
             )
     return settings
 

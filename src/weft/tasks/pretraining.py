@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.cells import Cell
-from weft.config import as_config, dotted, to_dict
+from weft.config import as_config, assignment, dotted, to_dict
 from weft.errors import WeftError, check_path
 from weft.nn import Bidirectional, Recurrent, Stack
 from weft.tasks.config import LayerRates
@@ -110,7 +110,7 @@ def encoder_config(task: Task[Any, Any, Any], encoder: Run, config: Any) -> Any:
                 f"{encoder.path} was trained with {key.partition('.')[2]}={value}, and the new model has "
                 f"{key}={given[key]}",
                 expected="the layers and the vocabulary of the encoder",
-                hint=f"`{key}={str(value).lower() if isinstance(value, bool) else value}`",
+                hint=assignment(key, value),
             )
     both, layers = getattr(settings.model, "bidirectional", True), settings.model
     if both and layers.residual and layers.embedding_dim in (layers.hidden_size, 2 * layers.hidden_size):
@@ -217,13 +217,7 @@ def start_pretraining(
 ) -> Training:
     """Starts the training of an encoder for a new run, or resumes it. It is a run of its own, `OUT.lm`.
 
-    Args:
-        task: the task of the new run.
-        raw: raw text: a path, the name of a data set, or a Corpus.
-        source: the examples that the new run is trained on.
-        out: the directory of the new run.
-        config: the settings of the new run.
-        resume: continue the training of the encoder, if it has been started.
+    The encoder is trained on `raw`; task, source and settings are those of the new run.
     """
     from weft.tasks import get_task
 

@@ -41,10 +41,7 @@ def is_stored(run: Run, part: str) -> bool:
 def stored(run: Run, part: str, ids: Mapping[str, int] | None = None) -> dict[str, Column]:
     """The columns of a part of a run's data by name, each compared with its recorded hash.
 
-    Args:
-        run: the run.
-        part: the part.
-        ids: columns that the part must have, of integers from 0 to below a number.
+    `ids` are columns that the part must have, of integers from 0 to below a number.
 
     Raises:
         WeftError: the run has no such part, or a file is missing or damaged.

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.config import assignment
 from weft.data.column import Array, JoinedValues, open_values, write_values
 from weft.errors import WeftError
 from weft.files import file_hash, write_atomically
@@ -57,7 +58,7 @@ class Shards:
             raise WeftError(
                 f"{given}; {self.folder} was encoded with {', '.join(map(repr, different.values()))}",
                 expected="the same settings of the text",
-                hint=" ".join(f"`text.{name}={_written(value)}`" for name, value in different.items()),
+                hint=" ".join(assignment(f"text.{name}", value) for name, value in different.items()),
             )
 
     @property
@@ -69,11 +70,6 @@ class Shards:
         """The token ids, checked to be of the vocabulary."""
         size = len(self.text_field.vocabulary)
         return JoinedValues([open_tokens(self.folder / one["file"], size) for one in self.index["shards"]])
-
-
-def _written(value: object) -> str:
-    """A setting's value as `section.key=value` takes it."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def is_shards(source: object) -> bool:

@@ -40,13 +40,7 @@ RESUMED = Ends(0.85, 1.1)  # a resumed run keeps its plan, so that it repeats th
 
 
 class Pace:
-    """How long the steps, evaluations and checkpoints of a training take; measured anew after a resume.
-
-    Args:
-        evaluate_every: steps between evaluations; 0: there are none.
-        save_seconds: seconds between checkpoints.
-        ends: when the plan may end.
-    """
+    """How long the steps, evaluations and checkpoints of a training take; measured anew after a resume."""
 
     MEMORY = 500  # steps; the time of a step is their mean, so a long training follows the speed of the machine
 

@@ -13,8 +13,7 @@ import pytest
 from weft.errors import WeftError
 from weft.tasks.tag.config import TagDataConfig
 from weft.tasks.tag.data import as_characters, cut_long, read_like, read_tagged, unknown_tags
-from weft.tasks.tag.lexicon import LONGEST_WORD, CharacterLexicon, WordLexicon, shape
-from weft.tasks.tag.matches import match_ids
+from weft.tasks.tag.lexicon import LONGEST_WORD, CharacterLexicon, WordLexicon, match_ids, shape
 from weft.text.conll import ConllFormat, TaggedSentence, open_segmented, open_sentences
 from weft.text.corpus import Corpus
 from weft.text.fields import Tags

@@ -71,16 +71,10 @@ CENTRE_MARGIN, CROSS_FITTED_MARGIN = 3.0, 6.0
 def fit_mixture(
     parts: Tensor, labels: Tensor, class_weights: Tensor | None = None, prior: MixturePrior = DEFAULT_PRIOR
 ) -> MixtureWeights:
-    """Fits the weights to the cross-entropy of held-out texts, with a Gaussian prior.
+    """Fits the weights to the cross-entropy of held-out texts, with a Gaussian prior; scores are (N, labels, 3).
 
     The prior's centre is replaced by the network alone if the texts clearly prefer that; more clearly if it was
     cross-fitted, since it rests on more texts than these then.
-
-    Args:
-        parts: (N, labels, 3) the scores of the models, in double precision.
-        labels: (N,) the true labels.
-        class_weights: (labels,) weights of the labels in the cross-entropy; None means 1.
-        prior: the weights where there are no texts.
     """
     (weights, objective), (alone, other) = (
         LogLinear(centre, prior.texts, class_weights).fit_with_value(parts.unbind(-1), labels)
@@ -92,14 +86,9 @@ def fit_mixture(
 
 
 def fit_prior(scores: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> MixturePrior:
-    """The prior from scores of the n-gram models for texts that they were not fitted to.
+    """The prior from scores (N, labels, 2) of the n-gram models for texts that they were not fitted to.
 
     Its weight of the network is 0: few held-out texts have to show that the network adds something.
-
-    Args:
-        scores: (N, labels, 2) in double precision.
-        labels: (N,) the true labels.
-        class_weights: (labels,) weights of the labels; None means 1.
     """
     weights = LogLinear(NGRAM_CENTRE, DEFAULT_PRIOR.texts, class_weights).fit(scores.unbind(-1), labels)
     return MixturePrior(MixtureWeights(0.0, *weights), CROSS_FITTED_TEXTS)
@@ -108,10 +97,7 @@ def fit_prior(scores: Tensor, labels: Tensor, class_weights: Tensor | None = Non
 def fit_blend(scores: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> float:
     """The share of the second of two logistic regressions, from scores of texts that they were not fitted to.
 
-    Args:
-        scores: (N, labels, 3) of both regressions and of the SVM, in double precision.
-        labels: (N,) the true labels.
-        class_weights: (labels,) weights of the labels; None means 1.
+    The scores (N, labels, 3) are those of both regressions and of the SVM, in double precision.
     """
     first, second, _ = LogLinear(BLEND_CENTRE, DEFAULT_PRIOR.texts, class_weights).fit(scores.unbind(-1), labels)
     return second / (first + second) if first + second else 0.0

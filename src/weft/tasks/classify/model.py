@@ -39,13 +39,7 @@ class ClassifierOutput(NamedTuple):
 
 
 class TokenLayer(nn.Module):
-    """ids (B, T) -> embeddings (B, T, E), with word dropout; with embedding_dim=0 one-hot vectors.
-
-    Args:
-        vocabulary_size: V, the size of the vocabulary.
-        config: the `model` settings.
-        unknown: the id that word dropout puts in place of a token.
-    """
+    """ids (B, T) -> embeddings (B, T, E); with embedding_dim=0 one-hot vectors. Word dropout reads ids as `unknown`."""
 
     weight: nn.Parameter | None
 
@@ -73,11 +67,6 @@ class TokenLayer(nn.Module):
 
 class Classifier(nn.Module):
     """A recurrent classifier of texts or series.
-
-    Args:
-        embedding: the lowest layer, from the values of a batch to what the stack reads.
-        labels: the number of labels.
-        config: the `model` settings.
 
     Raises:
         WeftError: an unknown pooling.
@@ -113,12 +102,7 @@ class Classifier(nn.Module):
         return ClassifierOutput(self.output(dropout(pooled.vector, config.dropout, self.training)), pooled.weights)
 
     def loss(self, batch: LabelledBatch, class_weights: Tensor | None = None) -> Loss:
-        """Computes the summed cross-entropy of the true labels.
-
-        Args:
-            batch: texts or series, and labels.
-            class_weights: (labels,) weights of the labels; None means 1.
-        """
+        """Computes the summed cross-entropy of the true labels."""
         logits = self(batch.values, batch.lengths).logits
         labels = batch.labels.to(logits.device)
         losses = F.cross_entropy(logits, labels, reduction="none")

@@ -260,12 +260,6 @@ class LinearFitting(Phase):
     weights_file = LINEAR_FILE
 
     def __init__(self, run: Run, count: int, weights: Tensor | None) -> None:
-        """
-        Args:
-            run: the run, with what `store_ngrams` stored.
-            count: the number of labels.
-            weights: (labels,) weights of the labels; None means 1.
-        """
         self.count, self.class_weights = count, weights
         fitted = _series_features(run) if SERIES_EXAMPLES in run.fields else _ngram_features(run, count)
         self.kernels, keys, self.labels, train = fitted

@@ -281,11 +281,7 @@ class FittedCache(NamedTuple):
 def fit_cache(segments: Sequence[Segment], log_probs: Array, vocabulary_size: int, size: int) -> FittedCache:
     """Selects theta from CANDIDATES by the likelihood of the interpolation with other models.
 
-    Args:
-        segments: N tokens as the network has read them, in order.
-        log_probs: (N, K) the log-probabilities of these tokens by the other models.
-        vocabulary_size: V.
-        size: how many tokens the cache holds.
+    `segments` are N tokens as the network has read them, `log_probs` (N, K) what the other models give to these.
     """
     if not segments:
         raise WeftError("there is no text to fit the cache to", expected="at least 2 tokens")

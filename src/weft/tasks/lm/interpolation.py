@@ -117,10 +117,7 @@ WEIGHT_WITHOUT_DEV = 0.3  # where there is no held-out text to fit the weight to
 class Counting(Phase):
     """Counts the n-grams of a text, in one step. Every worker does it.
 
-    Args:
-        order: the length of the longest n-grams.
-        data: the text.
-        weights_file: where the run has the model; with NGRAM it is a preparation of a network, without a loss.
+    With the file NGRAM it is a preparation of a network, without a loss.
     """
 
     epochs = report_every = 1

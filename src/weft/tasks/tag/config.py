@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from weft.config import AUTO, setting
 from weft.tasks.config import EncoderConfig, ExamplesConfig, LayerRates, LengthBatchConfig
-from weft.tasks.tag.matches import LONGEST_MATCH
 from weft.text.config import NORMALIZATIONS
 from weft.training.search_space import Choice, Range, SearchSpace
+
+LONGEST_MATCH = 20  # characters of the longest words that can be looked up in a text
 
 
 @dataclass(frozen=True)

@@ -278,18 +278,9 @@ def store_tagged(
     known: TaggerVocabulary | None = None,
     words: Vocabulary | None = None,
 ) -> Mapping[str, Any]:
-    """Reads sentences to train on and to hold out, and stores them.
+    """Reads sentences to train on and to hold out, and stores them; returns the vocabulary of the run.
 
-    Args:
-        source: The sentences to train on.
-        dev: The held-out sentences; None: a part of the source is held out.
-        config: All settings.
-        folder: The folder data/ of the run.
-        known: The vocabulary of a run that is fine-tuned; None: it is built from the data.
-        words: The tokens of an encoder, which are the words of the tagger, or its characters.
-
-    Returns:
-        The vocabulary of the run.
+    `known` is the vocabulary of a run that is fine-tuned, `words` are the tokens of an encoder: words, or characters.
     """
     data = config.data
     series = known.series if known is not None else None

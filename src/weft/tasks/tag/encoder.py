@@ -20,8 +20,7 @@ from weft.errors import WeftError
 from weft.nn import make_stack
 from weft.nn.channels import ChannelLayer
 from weft.tasks.tag.config import TagModelConfig
-from weft.tasks.tag.lexicon import Lexicon, SeriesLexicon, TextLexicon, WordLexicon
-from weft.tasks.tag.matches import number_of_matches
+from weft.tasks.tag.lexicon import Lexicon, SeriesLexicon, TextLexicon, WordLexicon, number_of_matches
 
 
 class WordInputs(NamedTuple):
@@ -74,10 +73,6 @@ class WordEncoder(nn.Module):
     words (B, T) -> (B, T, embedding_dim + shape_dim + 2 char_hidden_size). The spelling is represented by the final
     state of each direction (Lample et al. 2016, "Neural architectures for named entity recognition").
 
-    Args:
-        lexicon: the vocabularies.
-        config: the `model` settings.
-
     Raises:
         WeftError: both embedding_dim and char_dim are 0.
     """
@@ -110,10 +105,6 @@ class CharacterEncoder(nn.Module):
     """Embeddings of characters, of the two bigrams that contain a character, and of its matches with training words.
 
     characters (B, T) -> (B, T, embedding_dim + 2 bigram_dim + match_dim).
-
-    Args:
-        lexicon: the vocabularies.
-        config: the `model` settings.
 
     Raises:
         WeftError: both embedding_dim and bigram_dim are 0.

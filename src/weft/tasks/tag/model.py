@@ -142,12 +142,6 @@ class Tagger(nn.Module):
 
     `span_start_bias` (K,) is added to the scores in evaluation mode. It calibrates how often spans of each label begin
     and is fitted to held-out sentences.
-
-    Args:
-        lexicon: the vocabularies.
-        tags: the names of the K tags.
-        scheme: the scheme of the tags, or None if tags are not spans.
-        config: the `model` settings.
     """
 
     output_layers = ("scores", "neighbour_loss")
@@ -234,11 +228,7 @@ def forbid_continuation(scores: Tensor, starts: Tensor, tags: Sequence[str]) -> 
 
 
 class TaggerMixture(Mixture[Tagger]):
-    """Averages the tag scores and the transition scores: a CRF whose score of a tag sequence is the members' mean.
-
-    Args:
-        members: the taggers, of the same tags.
-    """
+    """Averages the tag scores and the transition scores: a CRF whose score of a tag sequence is the members' mean."""
 
     def __init__(self, members: Sequence[Tagger]) -> None:
         super().__init__(members, MEAN)

@@ -72,7 +72,7 @@ def _split_around_hyphens(text: str) -> list[str]:
 
 
 class TokenizedWords:
-    """Splits by the word tokenizer, but keeps what is a word in the training data.
+    """Splits by the word tokenizer, but keeps what is a word in the training data, and with `whole_hyphens` new words.
 
     >>> seen = {"U.S.": 9, "do": 5, "n't": 5, "'s": 3, "...": 2, "us": 1, "sat.": 1, "sat": 4}
     >>> split = TokenizedWords(lambda word: seen.get(word, 0))
@@ -82,12 +82,6 @@ class TokenizedWords:
     """
 
     def __init__(self, count: Count, *, whole_hyphens: bool = False) -> None:
-        """Make the splitter.
-
-        Args:
-            count: How often a word was seen in training.
-            whole_hyphens: Whether hyphenated words that were not seen are one word.
-        """
         self.count = count
         self.tokenize = _split_around_hyphens if whole_hyphens else WordTokenizer().split
         self.words_of = lru_cache(maxsize=1 << 16)(self._words)  # most pieces recur

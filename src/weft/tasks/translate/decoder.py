@@ -99,10 +99,7 @@ class Decoded(NamedTuple):
 class Decoder(nn.Module, ABC):
     """Base class: a causal stack of layers, and the bridge from the encoder's final state.
 
-    Args:
-        encoder: the encoder.
-        config: the `model` settings.
-        joined: the number of features that join the embedded token in the input of the lowest layer.
+    `joined` features join the embedded token in the input of the lowest layer.
     """
 
     has_attention = False

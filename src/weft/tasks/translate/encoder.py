@@ -39,12 +39,7 @@ def make_embedding(vocabulary_size: int, size: int) -> nn.Embedding:
 
 
 class Encoder(nn.Module):
-    """An embedding and a stack of layers in one or both directions.
-
-    Args:
-        vocabulary_size: the size of the source vocabulary.
-        stack: the layers.
-    """
+    """An embedding and a stack of layers in one or both directions."""
 
     def __init__(self, vocabulary_size: int, stack: Stack) -> None:
         super().__init__()

@@ -39,11 +39,6 @@ class TranslationBatch(NamedTuple):
 class Translator(nn.Module):
     """An encoder-decoder for translation.
 
-    Args:
-        source_size: the size of the source vocabulary.
-        target_size: V, the size of the target vocabulary.
-        config: the `model` settings.
-
     Raises:
         WeftError: the hidden size cannot be divided between two directions.
     """

@@ -19,7 +19,6 @@ from torch.nn import functional as F
 import weft
 from weft.errors import WeftError, WeftWarning
 from weft.tasks.classify import task
-from weft.tasks.classify.compare import compare_classifiers
 from weft.tasks.classify.linear import (
     FITS,
     IDF,
@@ -52,6 +51,7 @@ from weft.tasks.classify.ngram_features import (
     mostly_long,
     scaled_features,
 )
+from weft.tasks.classify.predictor import compare_classifiers
 from weft.tasks.classify.task import TASK, epochs_for_texts
 from weft.tasks.classify.wide import (
     LINEAR_FILE,
