@@ -16,6 +16,7 @@ from weft.engine.int8 import float_copy, is_quantized, quantize_cell
 from weft.engine.library import EngineWarning, library, outside_of_transforms, peak_flops, transformed
 from weft.engine.linear import linear
 from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors
+from weft.engine.over_time import over_time
 from weft.engine.precision import PRECISIONS, precision, rounds_to_bfloat16, set_default_precision
 from weft.engine.stream import Stream, StreamLayers, can_stream
 from weft.engine.threads import reproducible, thread_count

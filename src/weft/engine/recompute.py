@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from weft.compiler import evaluate
 from weft.engine.dropout import drop_with_seed
+from weft.engine.over_time import over_time
 
 if TYPE_CHECKING:
     from weft.engine.layers import Direction, Layers
@@ -67,25 +68,12 @@ def _run(
         active = torch.arange(steps) < lengths[:, None]  # (B, T)
         x = x.masked_fill(~active[..., None] if x.is_floating_point() else ~active, 0)
     projected = F.linear(x, weight, bias) if x.is_floating_point() else F.embedding(x, weight.t()) + bias
-    state = [weight.new_zeros(rows, plan.hidden_size) if part is None else part for part in states]
-    outputs: list[Tensor] = []
-    for t in reversed(range(steps)) if direction.reverse else range(steps):
+    state: Sequence[Tensor] = [weight.new_zeros(rows, plan.hidden_size) if part is None else part for part in states]
+
+    def step(t: int, state: Sequence[Tensor]) -> tuple[Sequence[Tensor], tuple[()]]:
         mask = None if direction.step_mask is None else direction.step_mask[:, t]
-        new = evaluate(
-            plan.program.traced,
-            named.__getitem__,
-            projected[:, t],
-            state,
-            direction.row_mask,
-            mask,
-        )
-        if active is None:
-            state = new
-            outputs.append(new[0])
-        else:
-            now = active[:, t, None]
-            state = [torch.where(now, a, b) for a, b in zip(new, state, strict=True)]
-            outputs.append(torch.where(now, new[0], 0.0))
-    if direction.reverse:
-        outputs.reverse()
-    return torch.stack(outputs, 1), state
+        new = evaluate(plan.program.traced, named.__getitem__, projected[:, t], state, direction.row_mask, mask)
+        return new, ()
+
+    kept, state = over_time(step, steps, state, reverse=direction.reverse, active=active)
+    return torch.stack([new[0] for new, _ in kept], 1), list(state)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from weft.cells import State
+from weft.engine import over_time
 from weft.errors import WeftError, unknown_name
 from weft.nn.checkpoint import checkpointed
 from weft.nn.layers import Stack
@@ -113,12 +114,13 @@ def reweighted(stack: Stack, x: Tensor, state: State = None, *, xi: Tensor) -> t
     if x.shape[1] == 0:
         return full(stack, x, state)
     state = stack.initial_state(x.shape[0]) if state is None else state
-    outputs = []
-    for t in range(x.shape[1]):
-        state = map_state(partial(_scale_gradient, factor=xi[:, t, None]), state)
-        output, state = full(stack, x[:, t : t + 1], state)
-        outputs.append(output)
-    return torch.cat(outputs, 1), state
+
+    def step(t: int, before: State) -> tuple[State, Tensor]:
+        output, after = full(stack, x[:, t : t + 1], map_state(partial(_scale_gradient, factor=xi[:, t, None]), before))
+        return after, output
+
+    kept, state = over_time(step, x.shape[1], state)
+    return torch.cat([output for _, output in kept], 1), state
 
 
 class _ScaledGradient(torch.autograd.Function):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.cells import Cell, Gates, GRUCell, LSTMCell, ReLURNNCell, RNNCell, State
 from weft.compiler import evaluate, trace, with_recurrent_dropout
-from weft.engine import Pass
+from weft.engine import Pass, over_time
 from weft.nn.states import map_state
 
 
@@ -42,17 +41,12 @@ def run_steps(run: Pass, x: Tensor, state: State, lengths: Tensor | None) -> tup
         x = x.masked_fill(~active.unsqueeze(-1) if x.is_floating_point() else ~active, 0)
     projected = cell.project(x)  # (B, T, G*H)
     step = _with_dropout(run) if run.noise.recurrent_dropout else cell.step
-    kept: list[tuple[State, Gates]] = []
-    for t in reversed(range(T)) if run.reverse else range(T):
+
+    def masked_step(t: int, state: State) -> tuple[State, Gates]:
         new, gates = step(projected[:, t], state)
-        new = _zoneout(run, t, new, state)
-        if active is not None:
-            now = active[:, t, None]
-            state = type(new)(*(torch.where(now, a, b) for a, b in zip(new, state, strict=True)))
-            new, gates = map_state(partial(_zero_inactive, now), new), map_state(partial(_zero_inactive, now), gates)
-        else:
-            state = new
-        kept.append((new, gates))
+        return _zoneout(run, t, new, state), gates
+
+    kept, state = over_time(masked_step, T, state, reverse=run.reverse, active=active)
     if not kept:  # T = 0: one dummy step gives the shapes
         new, gates = cell.step(projected.new_zeros(x.shape[0], projected.shape[-1]), state)
         return (
@@ -60,8 +54,6 @@ def run_steps(run: Pass, x: Tensor, state: State, lengths: Tensor | None) -> tup
             map_state(lambda a: a[:, None][:, :0], gates),
             state,
         )
-    if run.reverse:
-        kept.reverse()
     return _stack([new for new, _ in kept]), _stack([gates for _, gates in kept]), state
 
 
@@ -101,10 +93,6 @@ def _zoneout(run: Pass, t: int, new: State, old: State) -> State:
     if rate := run.noise.expected_zoneout:
         return type(new)(*(rate * a + (1 - rate) * b for a, b in zip(old, new, strict=True)))
     return new
-
-
-def _zero_inactive(active: Tensor, values: Tensor) -> Tensor:
-    return torch.where(active, values, 0.0)
 
 
 def _stack(steps: Sequence[Any]) -> Any:

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from weft.cells import Gates, State
+from weft.engine import over_time
 from weft.errors import WeftError
 from weft.nn import Recurrent
 from weft.pictures.figures import SEQUENTIAL, Array, ColouredText, Curve, Curves, Figure, HeatMap, visible
@@ -202,13 +203,12 @@ def unrolled(network: Network) -> Iterator[dict[LayerName, list[tuple[State, Gat
     nodes: dict[LayerName, list[tuple[State, Gates]]] = {}
 
     def run(name: LayerName, layer: Recurrent, x: Tensor, state: State) -> tuple[Tensor, State]:
-        projected, kept = layer.cell.project(x).unbind(1), []
-        for x_proj in reversed(projected) if layer.reverse else projected:
-            state, gates = take_step(layer, x_proj, state)
-            kept.append((state, gates))
-        ordered = kept[::-1] if layer.reverse else kept
-        nodes.setdefault(name, []).extend(ordered)
-        return torch.stack([one.h for one, _ in ordered], 1), state
+        projected = layer.cell.project(x).unbind(1)
+        kept, state = over_time(
+            lambda t, before: take_step(layer, projected[t], before), len(projected), state, reverse=layer.reverse
+        )
+        nodes.setdefault(name, []).extend(kept)
+        return torch.stack([one.h for one, _ in kept], 1), state
 
     with layer_by_layer(network, run):
         yield nodes
