@@ -18,9 +18,10 @@ from tests.unit.tasks.test_weights import hash_of, tagged_sentences
 from weft.engine import library, reproducible, thread_count
 from weft.nn import make_stack
 from weft.tasks import get_task
+from weft.tasks.forecast.config import MODEL_KINDS
 from weft.text.corpus import Corpus
 from weft.text.parallel import Pairs
-from weft.training.run import WEIGHTS, load_tensors
+from weft.training.run import CHECKPOINT, WEIGHTS, load_tensors
 
 THREADS = (1, 2, 3, 4, 8)
 pytestmark = pytest.mark.skipif(library() is None, reason="the promise is the engine's")
@@ -130,31 +131,50 @@ def test_weights_of_a_trained_task(name, precision, tmp_path: Path):
     assert all(found[number] == found[1] for number in THREADS), found
 
 
-def test_weights_of_hidden_markov_models_and_n_grams(tmp_path):
-    def weights(number):
-        settings = {"train.iterations": 2, "model.num_states": 12}
-        weft.train_hmm(TEXT, tmp_path / f"hmm{number}", settings, progress=False)
-        weft.train_ngram(TEXT, tmp_path / f"ngram{number}", progress=False)
-        return [hash_of(load_tensors(tmp_path / f"{name}{number}" / WEIGHTS).tensors) for name in ("hmm", "ngram")]
-
-    found = on_all_threads(weights)
-    assert all(found[number] == found[1] for number in THREADS), found
-
-
-def test_weights_of_forecasts(tmp_path):
+def random_walks(count, steps):
+    """Series with a season, one a row."""
     random = np.random.default_rng(0)
-    lines = ["time," + ",".join(f"s{number}" for number in range(30))]
-    values = random.normal(0, 1, (120, 30)).cumsum(0) + np.resize(random.normal(0, 3, 12), 120)[:, None]
-    for month, row in enumerate(values):
-        lines.append(f"{2000 + month // 12}-{month % 12 + 1:02}," + ",".join(f"{value:.3f}" for value in row))
-    (tmp_path / "series.csv").write_text("\n".join(lines) + "\n")
+    season = np.resize(random.normal(0, 3, 12), steps)
+    return list(random.normal(0, 1, (count, steps)).cumsum(1) + season)
+
+
+def labelled_series():
+    walks = [np.stack([walk, walk**2], 1) for walk in random_walks(60, 80)]
+    return [(values, "up" if values[-1, 0] > values[0, 0] else "down") for values in walks]
+
+
+def forecasts(kind):
+    """Trains a forecaster of a kind; a network with products and sums that torch would divide."""
+    settings = {"model.kind": kind, "model.horizon": 6, "model.season": 12}
+    if kind not in ("linear", "baselines", "hmm"):
+        settings |= {"model.hidden_size": 48, "train.epochs": 1}
+    return lambda out: weft.train_forecast(random_walks(24, 84), out, settings, progress=False)
+
+
+SHORT = {**LAYERS, "train.epochs": 1}
+PARTS_OF_AUTO = ("linear", "baselines", "direct")
+WHOLE = {
+    "classify": lambda out: weft.train_classify(LABELLED, out, {**SHORT, "model.pooling": "attention"}, progress=False),
+    "classify series": lambda out: weft.train_classify(labelled_series(), out, SHORT, progress=False),
+    "hmm": lambda out: weft.train_hmm(TEXT, out, {"train.iterations": 2, "model.num_states": 12}, progress=False),
+    "ngram": lambda out: weft.train_ngram(TEXT, out, progress=False),
+    **{f"forecast {kind}": forecasts(kind) for kind in MODEL_KINDS if kind not in PARTS_OF_AUTO},
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_weights_of_a_whole_training(name, tmp_path: Path):
+    """All that a run predicts with: networks, linear models, counts, smoothing; as its files hold it."""
 
     def weights(number):
         out = tmp_path / str(number)
-        weft.train_forecast(tmp_path / "series.csv", out, horizon=6, progress=False)
-        return hash_of(load_tensors(out / WEIGHTS).tensors)
+        WHOLE[name](out)
+        files = sorted(file for file in out.glob("*.safetensors") if file.name != CHECKPOINT)
+        return {file.name: hash_of(load_tensors(file).tensors) for file in files}
 
     found = on_all_threads(weights)
+    assert WEIGHTS in found[1]
+    assert ("linear.safetensors" in found[1]) == name.startswith("classify")
     assert all(found[number] == found[1] for number in THREADS), found
 
 

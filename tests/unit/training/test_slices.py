@@ -195,9 +195,12 @@ def test_settings_for_workers():
 
 WORKER_CASES = {
     "lm": ["batch.seq_length=20", "train.evaluate_every=9"],
+    "fill": ["model.embedding_dim=16", "batch.seq_length=20"],
     "classify": ["model.embedding_dim=16", "train.evaluate_every=5"],
     "tag": [],
     "translate": ["model.embedding_dim=16"],
+    "hmm": ["model.num_states=5", "train.iterations=3"],
+    "forecast": ["model.kind=recurrent", "model.season=6", "model.horizon=4"],
 }
 
 
@@ -213,10 +216,16 @@ def test_two_workers_train_the_model_of_one(task, tmp_path):
         ],
         "translate": [f"{text}\t{text[::-1]}" for text in SENTENCES * 2],
     }
-    data = tmp_path / ("text.txt" if task == "lm" else "rows.tsv")
+    rows["fill"] = rows["hmm"] = rows["lm"]
+    rows["forecast"] = ["ds,y", *(f"{day},{day % 6 + 0.1 * (day * 7 % 5)}" for day in range(90))]
+    data = tmp_path / (
+        "text.txt" if task in ("lm", "fill", "hmm") else "rows.csv" if task == "forecast" else "rows.tsv"
+    )
     data.write_text("\n".join(rows[task]) + "\n", encoding="utf-8")
-    train = ["train", task, "--data", data, "--epochs", 2]
-    for setting in ("model.hidden_size=16", *WORKER_CASES[task]):
+    train = ["train", task, "--data", data]
+    if task != "hmm":
+        train += ["--epochs", 2, "--set", "model.hidden_size=16"]
+    for setting in WORKER_CASES[task]:
         train += ["--set", setting]
     one = succeeds(*train, "--out", tmp_path / "one", "--set", "train.slices=2", "--threads", 3)
     two = succeeds(*train, "--out", tmp_path / "two", "--workers", 2, "--threads", 1)
