@@ -51,11 +51,19 @@ QUERIES = {  # what readers type -> a page that has to be among the first result
     "torchrun": "scale.html",
     "vanishing gradient": "gradients.html",
     "hidden Markov model": "chains.html",
+    "forecast": "forecast.html",
+    "time series": "forecast.html",
+    "prediction intervals": "forecast.html",
+    "covariates": "forecast.html",
+    "anomaly": "anomalies.html",
+    "false alarms": "anomalies.html",
+    "sensor": "series-classification.html",
+    "MASE": "series-results.html",
     "困惑度": "from-the-notes.zh.html",
     "术语": "glossary.html",
 }
 LOOKED_AT = ("index", "index.zh", "install", "troubleshooting", "accelerate", "classify", "gradients", "results", "cli")
-LOOKED_AT += ("glossary", "api/layers")
+LOOKED_AT += ("glossary", "api/layers", "forecast", "anomalies", "series-classification", "series-results")
 AXE = ROOT / "tests" / "vendor" / "axe.min.js"
 FIRST = 5  # so many results count as found
 

@@ -81,6 +81,7 @@ def test_covariates_and_channels(server):
     [
         ("plain", "a text", {}, "inputs[0]"),
         ("plain", {"values": WAVE}, {}, "inputs[0]"),
+        ("plain", {"y": WAVE, "price": WAVE}, {}, "price"),
         ("plain", [], {}, "inputs[0]"),
         ("plain", [1, "two", 3], {}, "inputs[0]"),
         ("plain", {"y": [[1, 2], [3, 4], [5, 6]]}, {}, "2 channels"),

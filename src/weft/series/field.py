@@ -218,6 +218,9 @@ class Series(Field[TimeSeries]):
         return cls(names[0], names[1], names[2], names[3], frequency, form, read, categories, moments)
 
 
+LARGEST_SCALED = 1e15  # deviations from the mean: a network computes with single precision
+
+
 @dataclass(frozen=True)
 class ScaledSeries(Series):
     """Series whose values are stored with mean 0 and standard deviation 1 in each channel, in single precision.
@@ -253,7 +256,15 @@ class ScaledSeries(Series):
         return [step if len(step) > 1 else step[0]] * EXAMPLE_STEPS
 
     def encode(self, value: TimeSeries) -> Array:
-        return ((super().encode(value) - self.means) / self.deviations).astype(np.float32)
+        scaled = (super().encode(value) - self.means) / self.deviations
+        if (far := np.argwhere(np.abs(scaled) > LARGEST_SCALED)).size:
+            step, channel = far[0]
+            mean, deviation = self.means[channel], self.deviations[channel]
+            raise WeftError(
+                f"step {step + 1} of channel {self.channels[channel]!r} is {value.target[step, channel]:g}",
+                expected=f"values as in the training, where the mean is {mean:.4g} and the deviation {deviation:.4g}",
+            )
+        return scaled.astype(np.float32)
 
     def decode(self, row: Any) -> TimeSeries:
         return super().decode(np.asarray(row, np.float64) * self.deviations + self.means)

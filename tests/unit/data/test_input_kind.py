@@ -83,3 +83,13 @@ def test_the_line_and_the_option(tmp_path, capsys):
     assert "--input text" in error
     done = succeeds("train", "ngram", "--data", tmp_path / "n.csv", "--out", tmp_path / "three", "--input", "text")
     assert "n.csv contains text (as given)" in done.stderr
+
+
+def test_a_table_with_names_of_series_is_no_text_to_a_forecaster(tmp_path, capsys):
+    rows = [f"{name},{day},{place}" for name in ("north", "south") for place, day in enumerate(range(1900, 1940))]
+    (tmp_path / "sales.csv").write_text("\n".join(["unique_id,ds,y", *rows]))
+    weft.train("forecast", str(tmp_path / "sales.csv"), tmp_path / "run", {"model.kind": "linear"})
+    assert "sales.csv contains series (as the task reads it)\n" in capsys.readouterr().err
+    (tmp_path / "x.wav").write_bytes(b"RIFF1234WAVEfmt ")
+    with pytest.raises(WeftError, match=r"x\.wav looks like audio .*'forecast' reads series"):
+        weft.train("forecast", str(tmp_path / "x.wav"), tmp_path / "none")

@@ -57,6 +57,7 @@ FORECAST_COLUMN = "weft"  # the column of forecasts, where there is one channel
 DEFAULT_LEVELS, MOST_LEVELS = "80,95", 20
 NUMBER_LIST = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "null"}]}, "minItems": 1}
 VALUES = {"anyOf": [NUMBER_LIST, {"type": "array", "items": NUMBER_LIST, "minItems": 1}]}
+TEXT_OR_NUMBER = {"anyOf": [{"type": "string"}, {"type": "number"}]}
 SERIES_INPUT: Mapping[str, Any] = {
     "anyOf": [
         NUMBER_LIST,
@@ -64,13 +65,17 @@ SERIES_INPUT: Mapping[str, Any] = {
             "type": "object",
             "properties": {
                 "id": {"type": "string"},
-                "start": {"anyOf": [{"type": "string"}, {"type": "number"}]},
+                "unique_id": {"type": "string"},
+                "start": TEXT_OR_NUMBER,
+                "ds": {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "array", "items": TEXT_OR_NUMBER}]},
+                "freq": {"type": "string"},
                 "y": VALUES,
                 "known": VALUES,
                 "past": VALUES,
-                "static": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}},
+                "static": {"type": "array", "items": TEXT_OR_NUMBER},
             },
             "required": ["y"],
+            "additionalProperties": False,
         },
     ]
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.config import AUTO, auto_settings, dotted, from_dict, load_config, resolve_auto, to_dict
 from weft.data.field import fields_content
+from weft.data.inputs import InputKind, input_kind
 from weft.errors import WeftError
 from weft.metrics.forecast import MASE
 from weft.series import Series
@@ -50,8 +51,13 @@ class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
     dev_help = "Later values of the series; without them the last horizon of each series is held out to evaluate."
     predictors = (ForecastPredictor,)
     config_class = ForecastConfig
-    inputs = ("series", "text")  # a table with names of series looks like text
+    inputs = ("series",)
     metric = MASE
+
+    def kind_of(self, source: Any, config: ForecastConfig) -> InputKind | None:
+        """A table with names of series looks like text; what is no series is refused by line when it is read."""
+        found = input_kind(source)
+        return InputKind("series", "as the task reads it") if found and found.kind == "text" else found
 
     def read(
         self, source: Any, dev: Any, config: ForecastConfig, folder: Path, origin: Run | None = None

@@ -243,6 +243,8 @@ def test_wrong_values_to_classify(model):
         model.classify([[1, 2, 3]])
     with pytest.raises(WeftError, match="`column`"):
         model.read_inputs(model.operations["classify"], (), "x.csv", column="a")
+    with pytest.raises(WeftError, match=r"step 2 of channel 'y1' is 1e\+60; expected values as in the training"):
+        model.classify([[[1, 2], [1e60, 2]]])
 
 
 def test_a_request_with_values_has_a_label_as_answer(model):
