@@ -6,6 +6,7 @@ import numpy as np
 import pandas
 import pytest
 
+import weft
 from weft.metrics.forecast import DECILES, QUANTILE_LEVELS, QuantileForecast, seasonal_scale, series_scores
 
 losses = pytest.importorskip("utilsforecast.losses")
@@ -77,3 +78,15 @@ def test_msis_by_the_formula_of_m4(windows):
             total += upper - lower + 2 / 0.05 * (lower - y) * (y < lower) + 2 / 0.05 * (y - upper) * (y > upper)
         scale = sum(abs(values[at] - values[at - SEASON]) for at in range(SEASON, TRAINED)) / (TRAINED - SEASON)
         assert found[row] == pytest.approx(total / HORIZON / scale, rel=1e-6)
+
+
+def test_a_backtest_is_scored_as_it_comes(table, tmp_path):
+    _, trained = table
+    settings = {"model.kind": "baselines", "model.season": SEASON}
+    model = weft.train_forecast(trained, tmp_path / "run", settings, horizon=HORIZON, progress=False)
+    found = model.backtest(trained, windows=1, against="snaive")
+    before = trained[trained["ds"] < TRAINED - HORIZON]
+    scored = losses.mase(found.drop(columns="cutoff"), ["weft", "snaive"], seasonality=SEASON, train_df=before)
+    own = model.backtest(windows=1, against="snaive")[0]
+    for name in ("weft", "snaive"):
+        assert scored[name].mean() == pytest.approx(own[name.replace("weft", "")].score(), rel=1e-6)

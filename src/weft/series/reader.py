@@ -39,6 +39,7 @@ COUNTER_NAMES = ("no", "no.", "row", "index", "unnamed: 0", "1")  # of a column 
 AGGREGATES = ("mean", "sum", "min", "max", "first", "last")
 DUPLICATES = ("refuse", *AGGREGATES)
 MOST_FILLED = 50  # times as many steps as there are rows
+FEWEST_REGULAR = 5  # rows of a series, none of which follows the one before by a step, that are a step of their own
 MOST_NAMED = 3  # gaps, or names, that a line says
 
 
@@ -560,7 +561,7 @@ class _Grid:
             return
         longest = max(range(len(ends)), key=lambda place: ends[place] - starts[place])
         for place, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
-            sparse = end - start >= 10 and np.diff(positions[start:end]).min() > 1
+            sparse = end - start >= FEWEST_REGULAR and np.diff(positions[start:end]).min() > 1
             if not sparse and not (misfits[start:end].any() and end - start > 2):
                 continue
             own = infer_frequency([self.times[start:end]])

@@ -335,7 +335,8 @@ def _is_header(cells: Sequence[str], rest: Sequence[Sequence[str | None]], usual
     if any(cell.lower() in usual for cell in cells):
         return True
     if not any(is_number(cell) or is_date(cell) for cell in cells):
-        return any(is_number(cell or "") for row in rest for cell in row)
+        filled = [cell for row in rest for cell in row if cell and cell.strip().lower() not in MISSING_CELLS]
+        return any(parse(cell) is not None for cell in filled for parse in (_number, _thousands_number, _comma_number))
     later = cells[1:]
     if len(later) < 2 or is_number(cells[0]) or is_date(cells[0]):
         return False

@@ -213,6 +213,11 @@ DAYS = "".join(f"b,2024-01-{day:02} 00:00,{day}\n" for day in range(1, 15))
             {},
             r"two frequencies: series 'b' has a value every day, series 'a' every hour.*`freq=D` resamples",
         ),
+        (
+            "unique_id,ds,y\n" + DAYS.replace(" 00:00", "") + "".join(f"a,2024-{m:02}-01,1\n" for m in range(1, 8)),
+            {},
+            r"two frequencies: series 'b' has a value every day, series 'a' every month.*`freq=MS` resamples",
+        ),
         ("ds,y\n2024-01-01,\n2024-01-02,\n", {}, "all values of the target are missing"),
         ("ds,y\n2024-01-01,3\n", {}, "each series has one point of time, 2024-01-01.*`freq=D`"),
         ("ds,y\n", {}, "has a header and no rows"),
@@ -234,6 +239,13 @@ def test_what_is_refused(tmp_path, text, options, message):
         return
     with pytest.raises(WeftError, match=message):
         read_series(path, **options)
+
+
+def test_a_table_of_a_german_spreadsheet(tmp_path):
+    text = "Datum;Wert\n01.02.2024;1,5\n02.02.2024;2,5\n04.02.2024;1.002,75\n"
+    found = read_series(write(tmp_path / "x.csv", text))
+    assert same(found.series[0].target[:, 0], [1.5, 2.5, NAN, 1002.75])
+    assert found.time_format.write(found.series[0].future_times(1)) == ["05.02.2024"]
 
 
 def test_resampling_and_duplicates(tmp_path):

@@ -60,6 +60,48 @@ def backtest_record(
     return records
 
 
+def backtest_table(
+    series: SeriesSet,
+    rows: SeriesRows,
+    models: Sequence[tuple[Forecaster, IntArray]],
+    names: Sequence[str],
+    levels: Mapping[str, float],
+) -> dict[str, Any]:
+    """All forecasts of a backtest as columns: unique_id, ds, cutoff, y, weft, its intervals, and baselines.
+
+    The cutoff is the time of the last value that was known. Of several channels each has its columns: `load`,
+    `load-weft`, `load-weft-lo-80`.
+
+    Args:
+        series: All series.
+        rows: Their channels.
+        models: The model of each window, the earliest first, and the cutoffs of all rows.
+        names: Baselines.
+        levels: The shares of intervals by their percent.
+    """
+    channels, columns = series.channels, dict[str, list[Any]]()
+    for model, cutoffs in models:
+        chosen = np.flatnonzero((cutoffs > 0) & (cutoffs < [len(row) for row in rows.targets]))
+        parts = model.with_baselines(rows.at(chosen).until(cutoffs[chosen]), names)
+        for place, number in enumerate(chosen.tolist()):
+            one, channel, cutoff = series.series[number // len(channels)], number % len(channels), cutoffs[number]
+            true = rows.targets[number][cutoff : cutoff + model.horizon]
+            prefix = f"{channels[channel]}-" if len(channels) > 1 else ""
+            quantiles = parts[""][place, : len(true)]
+            found: dict[str, Any] = {prefix.rstrip("-") or "y": true, f"{prefix}weft": medians(quantiles)}
+            for percent, share in levels.items():
+                for side, sign in (("lo", -1), ("hi", 1)):
+                    found[f"{prefix}weft-{side}-{percent}"] = quantile_at(quantiles, 0.5 + sign * share / 2)
+            found |= {f"{prefix}{name}": medians(parts[name])[place, : len(true)] for name in names}
+            if not channel:
+                moments = one.times[cutoff - 1 : cutoff + len(true)]
+                cutoff_times = np.repeat(moments[:1], len(true))
+                found = {"unique_id": [one.id] * len(true), "ds": moments[1:], "cutoff": cutoff_times} | found
+            for name, values in found.items():
+                columns.setdefault(name, []).append(values)
+    return {name: np.concatenate(parts) for name, parts in columns.items()}
+
+
 def backtest_figures(record: Mapping[str, Any]) -> list[Curves]:
     """What `weft backtest --json` gives, as a figure for each series.
 

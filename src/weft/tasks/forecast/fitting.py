@@ -78,6 +78,7 @@ class HeldOut:
         usable: (W, N) whether there is enough before it.
         targets: (W, N, H), NaN where missing.
         scales: (W, N) the mean absolute seasonal difference before the window; 1 where it is 0.
+        positive: (W, N) whether all values before the window are positive.
         folds: (W, N) the number of the fold.
         evaluating: how many of the first windows only evaluate.
         varies: whether a series varies before its last window.
@@ -88,6 +89,7 @@ class HeldOut:
     usable: BoolArray
     targets: Array
     scales: Array
+    positive: BoolArray
     folds: IntArray
     evaluating: int
     varies: bool
@@ -102,10 +104,11 @@ class HeldOut:
         cutoffs = lengths - horizon * np.arange(1, windows + 1)[:, None]  # (W, N)
         usable = cutoffs - firsts >= season + 2
         targets = np.full((*cutoffs.shape, horizon), np.nan)
-        scales, varies = np.ones(cutoffs.shape), False
+        scales, positive, varies = np.ones(cutoffs.shape), usable.copy(), False
         for window, number in zip(*np.nonzero(usable), strict=True):
             cutoff, row = cutoffs[window, number], rows.targets[number]
             targets[window, number] = row[cutoff : cutoff + horizon]
+            positive[window, number] = is_positive(row[:cutoff])
             scale = seasonal_scale([row[:cutoff]], season)[0]
             varies |= bool(window == 0 and scale > 0 and np.isfinite(targets[window, number]).any())
             scales[window, number] = scale if scale > 0 else 1.0
@@ -113,7 +116,7 @@ class HeldOut:
         numbers = np.broadcast_to(series, cutoffs.shape)
         if len(lengths) < FEW_SERIES:
             numbers = np.broadcast_to(np.arange(windows)[:, None], cutoffs.shape)
-        return cls(rows, cutoffs, usable, targets, scales, numbers, evaluating, varies)
+        return cls(rows, cutoffs, usable, targets, scales, positive, numbers, evaluating, varies)
 
     @property
     def windows(self) -> int:
@@ -279,8 +282,10 @@ class Fitting(ForecastPhase):
     def _fit_map(self, name: str) -> None:
         """Fits a linear map for each cutoff; its lags, its ridge and its adaptation are those of the other folds."""
         held_out, log = self.held_out, name == LOG_LINEAR_MAP
-        fitted = [number for number, row in enumerate(self.rows.targets) if not log or is_positive(row)]
-        chosen = [place for place, row in enumerate(held_out.rows.targets) if not log or is_positive(row)]
+        fitted = self._fitted(self.rows, log=log)
+        chosen = self._fitted(held_out.rows, log=log)
+        usable = (held_out.usable & held_out.positive if log else held_out.usable)[:, chosen]
+        fitting = usable & held_out.fitting[:, chosen]
         if log and LINEAR_MAP in self.forecasts:  # series that are not positive
             quantiles = self.forecasts[LINEAR_MAP].copy()
         else:
@@ -303,7 +308,7 @@ class Fitting(ForecastPhase):
                 difference = on_scale(means[-1], log=log) - held_out.targets[:, chosen]
                 scaled = np.abs(difference) / held_out.scales[:, chosen, None]
                 scaled = scaled * (ADAPTATION_MARGIN if adaptation else 1.0)
-                errors.append(np.where(held_out.fitting[:, chosen, None], scaled, np.nan))
+                errors.append(np.where(fitting[..., None], scaled, np.nan))
 
         panels = {}
         for lags in self._lags():
@@ -319,11 +324,24 @@ class Fitting(ForecastPhase):
             best = _least(errors, folds != fold)
             part = normal_quantiles(means[best], deviations[best])
             part = on_scale(part, log=log)
-            inside = (folds == fold)[..., None, None] & held_out.usable[:, chosen, None, None]
+            inside = ((folds == fold) & usable)[..., None, None]
             quantiles[:, chosen] = np.where(inside, part, quantiles[:, chosen])
         chosen_maps = candidates[_least(errors, everywhere)]
         self.maps[name] = chosen_maps[0], chosen_maps[held_out.evaluating]
         self.forecasts[name] = quantiles
+
+    def _fitted(self, rows: SeriesRows, *, log: bool) -> list[int]:
+        """The series that a map or a network is fitted to; on logarithms those that were positive.
+
+        That is judged by what stands before the held-out windows, or of shorter series before the last one: what comes
+        after a cutoff may not matter to what is forecast from it.
+        """
+        found = []
+        for number, row in enumerate(rows.targets):
+            first, before = first_value(row), len(row) - self.horizon * self.held_out.windows
+            if not log or is_positive(row[: before if first < before else max(first + 1, len(row) - self.horizon)]):
+                found.append(number)
+        return found
 
     def _at_window(
         self, one: LinearMap, panel: Panel, chosen: Sequence[int], window: int, adaptations: Sequence[float]
@@ -357,8 +375,7 @@ class Fitting(ForecastPhase):
             network = deepcopy(self.training.network)
             following = self.training.stages[self.training.stage :]
             for window in range(following[0].held_out if following else 0, stage.held_out):
-                usable = np.flatnonzero(held_out.usable[window]).tolist()
-                usable = [number for number in usable if not log or is_positive(held_out.rows.targets[number])]
+                usable = np.flatnonzero(held_out.usable[window] & (held_out.positive[window] | (not log))).tolist()
                 history = held_out.rows.at(usable).until(held_out.cutoffs[window, usable])
                 self.forecasts[name][window, usable] = on_scale(network.forecast(history), log=log)
             if stage.held_out == held_out.evaluating:
@@ -380,10 +397,7 @@ class Fitting(ForecastPhase):
 
     def _rows_of(self, name: str) -> SeriesRows:
         """The series that a network is trained on: those on logarithms are positive."""
-        positive = [
-            place for place, row in enumerate(self.rows.targets) if not name.startswith(LOG_PREFIX) or is_positive(row)
-        ]
-        return self.rows.at(positive)
+        return self.rows.at(self._fitted(self.rows, log=name.startswith(LOG_PREFIX)))
 
     def _has_windows(self, name: str) -> bool:
         """Whether there are windows to train a network on; beside other forecasters it takes more to be of use."""
@@ -457,7 +471,7 @@ class Fitting(ForecastPhase):
     def baselines(self) -> dict[str, float]:
         """The best baseline on the same window."""
         found = {name: one.score() for name, one in self.scores.items() if name in BASELINES}
-        best = min(found, key=lambda name: found[name]) if found else ""
+        best = min(filter(lambda name: np.isfinite(found[name]), found), key=lambda name: found[name], default="")
         return {best: found[best]} if best else {}
 
     def weights(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

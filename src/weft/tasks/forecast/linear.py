@@ -113,7 +113,8 @@ def make_panel(
     """Prepares series for a map.
 
     Args:
-        series: (T,) each, NaN where values are missing; on the log scale they have to be positive.
+        series: (T,) each, NaN where values are missing; on the log scale those that are not positive are missing, and
+            the first one is positive.
         form: what the map reads.
         features: (T + F, E) of each series, of which F steps beyond its end are known.
         past: (T, P) of each series.
@@ -124,7 +125,7 @@ def make_panel(
     starts, ends, place = list[int](), list[int](), 0
     for number, row in enumerate(series):
         first = first_value(row)
-        known = np.log(row[first:]) if form.log else row[first:]
+        known = np.log(np.where(row[first:] > 0, row[first:], np.nan)) if form.log else row[first:]
         filled, size = fill(known, form.season), len(row) - first
         after = form.horizon + 1  # so that the targets of every window are missing, and not those of the next series
         period = max(1, min(size, form.season))

@@ -23,7 +23,7 @@ from weft.series import Series, SeriesSet, TimeSeries
 from weft.series.archives import series_of_json
 from weft.tasks.forecast.anomalies import Detector
 from weft.tasks.forecast.anomaly_records import SeriesAnomalies, alarms_in_words, follow_series, score_series
-from weft.tasks.forecast.backtest import backtest_record
+from weft.tasks.forecast.backtest import backtest_record, backtest_table
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.calibration import MEDIAN, quantile_at
 from weft.tasks.forecast.config import ForecastConfig
@@ -610,8 +610,11 @@ class ForecastPredictor(TaskPredictor):
 
     def backtest(
         self, data: Any = None, *, windows: int = 5, step: int | None = None, refit: bool = False, against: str = ""
-    ) -> list[dict[str, ForecastScores]]:
+    ) -> Any:
         """The scores at each cutoff, the earliest first, of the model ("") and of baselines by name.
+
+        For a DataFrame all forecasts as a DataFrame of the same library, with the columns of Nixtla's libraries:
+        unique_id, ds, cutoff, y, weft, weft-lo-80, ..., and the baselines.
 
         Args:
             data: a file or a DataFrame; None: the series of the run.
@@ -622,6 +625,9 @@ class ForecastPredictor(TaskPredictor):
         """
         series = self.read_series(data)
         models = self._backtest_models(series, windows=windows, step=step, refit=refit)
+        if is_dataframe(data):
+            rows, levels = rows_of(series, self.layout), parse_levels(DEFAULT_LEVELS)
+            return type(data)(backtest_table(series, rows, models, baselines_of(against), levels))
         return self._backtest_scores(series, models, baselines_of(against))
 
     def _backtest_scores(

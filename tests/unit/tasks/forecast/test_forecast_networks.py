@@ -130,18 +130,6 @@ def test_a_resumed_training_gives_the_same_bits(run, tmp_path):
         assert all(torch.equal(one[key], other[key]) for key in one), name
 
 
-def test_the_network_that_evaluates_does_not_know_the_last_horizon(run, tmp_path):
-    path, settings = run
-    rows = waves()
-    changed = [np.append(row[:-HORIZON], row[-HORIZON:] + 5) for row in rows]
-    weft.train_forecast(changed, tmp_path / "run", settings, progress=False)
-    one, other = load_file(path / WEIGHTS), load_file(tmp_path / "run" / WEIGHTS)
-    names = [name for name in one if name.startswith("held.")]
-    assert any("map" in name or "cell" in name for name in names)
-    assert all(torch.equal(one[name], other[name]) for name in names)
-    assert not all(torch.equal(one[name], other[name]) for name in one if name.startswith("own."))
-
-
 def test_a_run_forecasts_a_longer_horizon_and_new_series(run):
     model = weft.load(run[0])
     short, long = model.forecast(), model.forecast(horizon=2 * HORIZON + 1)

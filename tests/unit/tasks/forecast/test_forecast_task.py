@@ -190,6 +190,24 @@ def test_a_backtest_knows_nothing_of_what_comes_after(folder, table):
     assert done.stdout.split("\n")[0].split() == ["window", "weft", "snaive", "ets", "MASE"]
 
 
+def test_a_backtest_of_a_dataframe_is_one(model, table, tmp_path):
+    found = model.backtest(table, windows=2, against="snaive")
+    assert list(found) == ["unique_id", "ds", "cutoff", "y", "weft", "weft-lo-80", "weft-hi-80", "weft-lo-95",
+                           "weft-hi-95", "snaive"]  # fmt: skip
+    assert len(found) == 2 * 6 * HORIZON
+    merged = found.merge(table, on=["unique_id", "ds"], suffixes=("", "-true"))
+    assert merged["y"].equals(merged["y-true"])
+    assert (found["cutoff"] < found["ds"]).all()
+    assert sorted(found["cutoff"].dt.strftime("%Y-%m-%d").unique()) == ["2019-10-01", "2020-10-01"]
+    both = pandas.DataFrame({"ds": range(30), "load": np.arange(30.0), "heat": np.arange(30.0) ** 2})
+    settings = {"data.target": "load,heat", "model.kind": "baselines", "model.season": 1}
+    other = weft.train_forecast(both, tmp_path / "both", settings, horizon=2, progress=False)
+    found = other.backtest(polars.DataFrame(both.to_dict("list")), windows=1)
+    assert isinstance(found, polars.DataFrame)
+    assert found["heat"].to_list() == [28.0**2, 29.0**2]
+    assert {"load-weft", "load-weft-lo-80", "heat-weft-hi-95"} <= set(found.columns)
+
+
 def test_known_covariates_help_and_are_needed(tmp_path):
     random = np.random.default_rng(0)
     price = random.uniform(0, 10, 204)
@@ -223,7 +241,7 @@ def test_past_and_static_covariates_help_and_go_along(kind, tmp_path):
     for columns in (["unique_id", "ds", "y"], list(frame)):
         settings = {"model.kind": kind, "model.season": 1, "model.lags": 4, "model.hidden_size": 16, "train.epochs": 6}
         model = weft.train_forecast(frame[columns], tmp_path / str(len(columns)), settings, horizon=1, progress=False)
-        found = model.backtest(frame[columns], windows=12)
+        found = model.backtest(windows=12)
         scores.append(np.mean([one[""].score() for one in found]))
     assert scores[1] < 0.5 * scores[0]
     assert len(model.forecast(horizon=3)[0].values) == 3  # beyond the horizon the wind stays as it was
