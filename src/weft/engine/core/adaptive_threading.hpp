@@ -38,6 +38,8 @@ class AdaptiveThreading {
     }
 
   private:
+    // Units of work: of a trial, and of serial mode before the next one, at first and at most (kOften, kSeldom); of
+    // parallel mode, where a trial is cheap, always kLong.
     static constexpr int64_t kTrial = 16, kOften = 256, kLong = 1 << 13, kSeldom = 1 << 16;
     static constexpr double kPatience = 64,
                             kSavings = 512;  // in units of serial time: what may be lost, and how much of gains counts

@@ -87,7 +87,9 @@ struct Direction {
         for (const BlockSource& from : program->products[k].weights) {
             const int64_t row = program->parameters[static_cast<size_t>(from.parameter)].row;
             const T* weight = parameters[static_cast<size_t>(from.parameter)];
-            blocks.push_back({weight + from.start * (from.transposed ? 1 : row), row, from.transposed});
+            blocks.push_back({.data = weight + from.start * (from.transposed ? 1 : row),
+                              .stride = row,
+                              .transposed = from.transposed});
         }
         return blocks;
     }
@@ -139,7 +141,7 @@ std::vector<Task> divide(const std::vector<Direction<T>>& calls, int64_t threads
         const int64_t parts = std::max<int64_t>(1, std::min(wanted, groups));
         const size_t first = tasks.size();
         for (int64_t p = 0; p < parts; ++p) {
-            tasks.push_back({c, {}, {}});
+            tasks.push_back({.call = c, .rows = {}, .groups = {}});
             tasks.back().rows.reserve(static_cast<size_t>(call.rows / parts + 1));
         }
         for (int64_t group = 0; group < groups; ++group) {

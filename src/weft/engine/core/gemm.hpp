@@ -9,6 +9,9 @@
 
 namespace weft {
 
+// A block of A is packed for all panels of B: 64 rows by 512 depths are 128 KB of float32, which stay in the
+// second-level cache while the panels pass. A depth of up to kMostDepth is one block: a short last block would repeat
+// the sums' way through memory for little work.
 constexpr int64_t kBlockRows = 8 * kTileRows, kBlockDepth = 512, kMostDepth = 3 * kBlockDepth / 2;
 constexpr int64_t kAhead = 16;  // depths to prefetch on strided access
 

@@ -14,6 +14,8 @@
 
 namespace weft {
 
+// Elements of a tile, which an instruction processes at once: enough that its dispatch costs little, few enough that
+// the values of a segment (2 KB each in float32) stay in the first-level cache between instructions.
 constexpr int64_t kTileLanes = 512;
 
 template <typename T>

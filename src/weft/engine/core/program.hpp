@@ -94,7 +94,7 @@ struct Program {
 };
 
 inline Place read_place(int64_t buffer, int64_t part, int64_t block) {
-    return {static_cast<int>(buffer), static_cast<int>(part), static_cast<int>(block)};
+    return {.buffer = static_cast<int>(buffer), .part = static_cast<int>(part), .block = static_cast<int>(block)};
 }
 
 inline std::vector<int> read_indices(abi::Reader& reader, int64_t count) {
@@ -123,9 +123,12 @@ inline Segment read_segment(abi::Reader& reader, size_t places) {
             }
     for (int64_t i = 0; i < header.instructions; ++i) {
         const auto& given = reader.take<abi::Instruction<void>>();
-        segment.instructions.push_back({static_cast<Op>(given.op), given.uniform != 0, static_cast<int>(given.target),
-                                        static_cast<int>(given.a), static_cast<int>(given.b),
-                                        static_cast<int>(given.c)});
+        segment.instructions.push_back({.op = static_cast<Op>(given.op),
+                                        .uniform = given.uniform != 0,
+                                        .target = static_cast<int>(given.target),
+                                        .a = static_cast<int>(given.a),
+                                        .b = static_cast<int>(given.b),
+                                        .c = static_cast<int>(given.c)});
         segment.accumulates |= segment.instructions.back().op == Op::accumulate;
     }
     return segment;
@@ -165,7 +168,9 @@ inline Program read_program(abi::Reader& reader, const abi::ProgramHeader<void>&
             const auto& block = reader.take<abi::ProductBlock<void>>();
             shape.input_block.push_back(static_cast<int>(block.input_block));
             shape.vector.push_back(static_cast<int>(block.vector));
-            shape.weights.push_back({static_cast<int>(block.parameter), block.start, block.transposed != 0});
+            shape.weights.push_back({.parameter = static_cast<int>(block.parameter),
+                                     .start = block.start,
+                                     .transposed = block.transposed != 0});
         }
         program.products.push_back(shape);
     }
@@ -175,11 +180,12 @@ inline Program read_program(abi::Reader& reader, const abi::ProgramHeader<void>&
     program.backward = read_code(reader);
     for (int64_t i = 0; i < header.parameters; ++i) {
         const auto& given = reader.take<abi::ParameterShape<void>>();
-        program.parameters.push_back({given.elements, given.row});
+        program.parameters.push_back({.elements = given.elements, .row = given.row});
     }
     for (int64_t i = 0; i < header.vectors; ++i) {
         const auto& given = reader.take<abi::VectorSource<void>>();
-        program.vectors.push_back({static_cast<int>(given.parameter), given.start, given.single != 0});
+        program.vectors.push_back(
+            {.parameter = static_cast<int>(given.parameter), .start = given.start, .single = given.single != 0});
     }
     program.vector_sums = read_lists(reader, header.vector_sums);
     for (int64_t i = 0; i < header.input_vectors; ++i) {
@@ -188,10 +194,12 @@ inline Program read_program(abi::Reader& reader, const abi::ProgramHeader<void>&
     }
     for (int64_t i = 0; i < header.weight_gradients; ++i) {
         const auto& given = reader.take<abi::WeightGradient<void>>();
-        program.weight_gradients.push_back({static_cast<int>(given.product),
-                                            read_place(given.buffer, given.part, given.block),
-                                            static_cast<int>(given.blocks),
-                                            {static_cast<int>(given.parameter), given.start, given.transposed != 0}});
+        program.weight_gradients.push_back({.product = static_cast<int>(given.product),
+                                            .gradient = read_place(given.buffer, given.part, given.block),
+                                            .blocks = static_cast<int>(given.blocks),
+                                            .weight = {.parameter = static_cast<int>(given.parameter),
+                                                       .start = given.start,
+                                                       .transposed = given.transposed != 0}});
     }
     program.input_sums = read_indices(reader, header.input_sums);
     program.vector_gradients = read_lists(reader, header.vector_gradients);

@@ -14,6 +14,8 @@
 
 namespace weft {
 
+// Rows from which the time loop projects its input itself, and up to which it does so in inference (fuses_input): with
+// fewer rows a step waits for weight_ih, with more one product before the loop runs at the kernel's rate.
 constexpr int64_t kFusedRows = 3;
 constexpr int64_t kMostFusedRows = 4 * kProjectedRows;
 constexpr int64_t kSharedPacking = int64_t(1) << 18;  // elements; one thread packs them in 25 microseconds
