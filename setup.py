@@ -13,8 +13,11 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+MACHINE = platform.machine().lower()
 VARIANTS = {"baseline": []}
-if platform.machine().lower() in ("x86_64", "amd64"):
+if MACHINE in ("aarch64", "arm64"):
+    VARIANTS = {"neon": [], "neon_dot": ["-march=armv8.2-a+dotprod"], "neon_bf16": ["-march=armv8.2-a+dotprod+bf16"]}
+elif MACHINE in ("x86_64", "amd64"):
     VARIANTS["avx2"] = ["-mavx2", "-mfma"]
     VARIANTS["avx512"] = ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma", "-mprefer-vector-width=512"]
     VARIANTS["avx512"] += ["-mprfchw"]  # prefetch for writing

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import re
+import sys
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -16,12 +19,15 @@ _CPU = Path("/proc/cpuinfo")
 _ENGINE = Path(__file__).parent / "engine"
 
 # The variants of the engine, each with the flags of Linux for the instructions that the one before it does without.
-_NEEDED: dict[str, set[str]] = {
+_X86: dict[str, set[str]] = {
     "baseline": set(),
     "avx2": {"avx2", "fma"},
     "avx512": {"avx512f", "avx512dq", "avx512bw", "avx512vl"},
     "avx512_bf16": {"avx512_bf16", "avx512_vnni"},
 }
+_ARM: dict[str, set[str]] = {"neon": set(), "neon_dot": {"asimddp"}, "neon_bf16": {"bf16"}}
+_NEEDED = _ARM if platform.machine() in ("aarch64", "arm64") else _X86
+_MACOS = {"asimddp": b"hw.optional.arm.FEAT_DotProd", "bf16": b"hw.optional.arm.FEAT_BF16"}
 
 
 class Build(NamedTuple):
@@ -43,12 +49,21 @@ def memory() -> int:
 
 @cache
 def cpu_flags() -> frozenset[str]:
-    """The instructions of this CPU by Linux's names; empty on other systems, whose engines have one build alone."""
+    """The instructions of this CPU by Linux's names; on macOS those of ARM alone."""
+    if sys.platform == "darwin":
+        return frozenset(flag for flag, name in _MACOS.items() if _sysctl(name))
     try:
-        found = re.search(r"^flags\s*:(.*)$", _CPU.read_text(), flags=re.M)
+        found = re.search(r"^(?:flags|Features)\s*:(.*)$", _CPU.read_text(), flags=re.M)
     except OSError:
         found = None
     return frozenset(found[1].split()) if found else frozenset()
+
+
+def _sysctl(name: bytes) -> bool:
+    """Whether macOS answers 1; an older one does not know the name."""
+    value, size = ctypes.c_int64(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int64))
+    status = ctypes.CDLL(None).sysctlbyname(name, ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0))
+    return status == 0 and value.value == 1
 
 
 def variants() -> list[str]:

@@ -1,8 +1,8 @@
-// The program of a small cell, and its parameters, for the drivers of this folder.
+// The program of a small cell for the drivers of this folder.
 #pragma once
 
-#include "../../src/weft/engine/core/dropout.hpp"
 #include "../../src/weft/engine/core/program.hpp"
+#include "small_values.hpp"
 
 // h' = tanh(W_ih x + b_ih + W_hh h), as the compiler of programs would have it.
 inline weft::Program tanh_cell(int64_t inputs, int64_t hidden) {
@@ -26,11 +26,4 @@ inline weft::Program tanh_cell(int64_t inputs, int64_t hidden) {
     step.instructions = {{weft::Op::tanh, false, 1, 0, 0, 0}, {weft::Op::copy, false, 2, 1, 0, 0}};
     program.run.segments = {weft::Segment{}, step};
     return program;
-}
-
-// Values between -0.1 and 0.1.
-inline std::vector<float> small_values(int64_t count, uint64_t seed) {
-    std::vector<float> found(static_cast<size_t>(count));
-    for (float& value : found) value = static_cast<float>((seed = weft::mix(seed + 1)) >> 40) / (1 << 24) * 0.2f - 0.1f;
-    return found;
 }

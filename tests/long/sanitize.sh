@@ -19,8 +19,10 @@ flags_of() {
         avx512_bf16) echo "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx512bf16 -mavx512vnni -mfma" ;;
         avx512) echo "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma" ;;
         avx2) echo "-mavx2 -mfma" ;;
-        baseline) ;;
-        *) echo "sanitize.sh: $1 is no variant: avx512_bf16, avx512, avx2 or baseline" >&2 && exit 2 ;;
+        neon_bf16) echo "-march=armv8.2-a+dotprod+bf16" ;;
+        neon_dot) echo "-march=armv8.2-a+dotprod" ;;
+        baseline | neon) ;;
+        *) echo "sanitize.sh: $1 is no variant of setup.py" >&2 && exit 2 ;;
     esac
 }
 
@@ -28,7 +30,14 @@ if [ $# -eq 0 ]; then
     grep -q avx512_bf16 /proc/cpuinfo 2>/dev/null && set -- "$@" avx512_bf16
     grep -q avx512dq /proc/cpuinfo 2>/dev/null && set -- "$@" avx512
     grep -q avx2 /proc/cpuinfo 2>/dev/null && set -- "$@" avx2
-    set -- "$@" baseline
+    case $(uname -m) in
+        aarch64 | arm64)
+            grep -qw bf16 /proc/cpuinfo 2>/dev/null && set -- "$@" neon_bf16
+            grep -qw asimddp /proc/cpuinfo 2>/dev/null && set -- "$@" neon_dot
+            set -- "$@" neon
+            ;;
+        *) set -- "$@" baseline ;;
+    esac
 fi
 # One make job for each variant, WORKERS of them at a time.
 for variant in "$@"; do

@@ -2,7 +2,7 @@
 
 With "bf16", the weights and activations of the engine's matrix products, forward and backward, are rounded to bfloat16,
 to nearest even. Sums, states, gates, gradients and the weights that an optimizer changes stay float32. CPUs with
-AVX512_BF16 multiply at twice the rate; others compute the same bits, slower.
+AVX512_BF16 multiply at twice the rate; other x86 CPUs compute the same bits, slower.
 """
 
 from __future__ import annotations

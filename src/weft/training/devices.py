@@ -35,8 +35,8 @@ def find_device(name: str, setting: str = "train.device") -> torch.device:
 
 
 def fastest_precision(device: str) -> str:
-    """The precision in which the engine trains fastest on this machine: "bf16" on a CPU with AVX512_BF16."""
-    has_bf16 = getattr(library(), "variant", "") == "avx512_bf16"
+    """The precision in which the engine trains fastest on this machine: "bf16" on a CPU that multiplies bfloat16."""
+    has_bf16 = getattr(library(), "variant", "").endswith("_bf16")
     return "bf16" if has_bf16 and device.partition(":")[0] == "cpu" else "float32"
 
 

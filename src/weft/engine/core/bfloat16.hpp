@@ -1,13 +1,16 @@
 // bfloat16: the upper 16 bits of a float. Matrix products read two of them from each word of 32 bits, which stands in
 // memory where a float would: the lower half is the element of an even depth, the upper half that of the next one.
 //
-// The instruction VDPBF16PS adds both products of a word to a float. Where the CPU has it, it runs; elsewhere the same
-// bits are computed step by step:
+// The instruction VDPBF16PS of x86 adds both products of a word to a float. Where the CPU has it, it runs; elsewhere
+// the same bits are computed step by step:
 //
 //     sum = flush(fma(upper a, upper b, flush(sum)));  sum = flush(fma(lower a, lower b, sum))
 //
 // fma rounds once, to nearest even. flush replaces subnormal numbers by a zero of the same sign. Rounding to bfloat16
 // is to nearest even too, and flushes as well; a NaN stays one.
+//
+// The instruction BFDOT of ARM, which runs where that CPU has it, adds the two products first, and rounds differently:
+// its results are not those of x86.
 #pragma once
 
 #include "vector.hpp"
@@ -70,6 +73,34 @@ inline Vec<float> dot(Vec<float> sum, const float* a, Vec<float> b) {
     return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(static_cast<int>(bits_of(*a))), (__m512bh)b);
 }
 
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+
+inline void join_neighbours(const float* from, int64_t count, float* to) {
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        const bfloat16x8_t both = vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(load(from + i)), load(from + i + 4));
+        store(to + i / 2, (Vec<float>)both);
+    }
+    for (; i + 1 < count; i += 2) to[i / 2] = join_pair(from[i], from[i + 1]);
+    if (i < count) to[i / 2] = join_pair(from[i], 0.0f);
+}
+
+inline void join_rows(const float* lower, const float* upper, int64_t count, float* to) {
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        const auto low = (uint16x8_t)vcvtq_low_bf16_f32(load(lower + i));
+        const auto high = (uint16x8_t)vcvtq_low_bf16_f32(load(upper + i));
+        store(to + i, (Vec<float>)vzip1q_u16(low, high));
+    }
+    for (; i < count; ++i) to[i] = join_pair(lower[i], upper[i]);
+}
+
+inline Vec<float> begin_dot(Vec<float> sum) { return sum; }
+
+inline Vec<float> dot(Vec<float> sum, const float* a, Vec<float> b) {
+    return vbfdotq_f32(sum, (bfloat16x8_t)b, (bfloat16x8_t)vdupq_n_f32(*a));
+}
+
 #else
 
 inline void join_neighbours(const float* from, int64_t count, float* to) {
@@ -87,7 +118,7 @@ inline Vec<float> flush(Vec<float> x) {
 }
 
 inline Vec<float> fused_multiply_add(Vec<float> a, Vec<float> b, Vec<float> sum) {
-#if defined(__FMA__)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
     return a * b + sum;  // contracted: -ffp-contract=fast
 #else
     for (int i = 0; i < kWidth<float>; ++i) sum[i] = __builtin_fmaf(a[i], b[i], sum[i]);

@@ -14,12 +14,18 @@
 
 namespace weft {
 
-constexpr int kPanelVectors = 2;
 #if defined(__AVX512F__)
+constexpr int kPanelVectors = 2;
 constexpr int kTileRows = 8;         // 16 of 32 registers hold sums; 8 rows divide most batches
 constexpr int64_t kPanelAhead = 32;  // depths to prefetch: a whole weight seldom fits into the second-level cache
 constexpr int kDepths = 1;           // that an iteration of the kernel takes
+#elif defined(__aarch64__)
+constexpr int kPanelVectors = 4;    // 64 bytes, a cache line
+constexpr int kTileRows = 5;        // 20 of 32, more than four units with a latency of four cycles need; gcc spills 24
+constexpr int64_t kPanelAhead = 0;  // the CPU prefetches in time
+constexpr int kDepths = 1;
 #else
+constexpr int kPanelVectors = 2;
 constexpr int kTileRows = 6;        // 12 of 16
 constexpr int64_t kPanelAhead = 0;  // the CPU prefetches in time, and the kernel needs its ports for loads
 constexpr int kDepths = 4;

@@ -3,12 +3,12 @@
 //     scale = max |w| / 127, q = round(w / scale) to nearest even: w is about scale * q
 //
 // A word of 32 bits, which stands in memory where a float would, holds four neighbours in depth; the lowest byte comes
-// first. Activations are stored as q + 128, in 0 to 255, as the instruction VPDPBUSD wants them: it adds the four
-// products of a word to an integer. Such sums are exact, so they are the same wherever they are computed. What the 128
-// adds to a sum does not depend on the activations and is subtracted at the end.
+// first. An instruction adds the four products of a word to an integer; such sums are exact, so they are the same
+// wherever they are computed. VPDPBUSD of x86 wants activations in 0 to 255, so they are stored as q + 128; what the
+// 128 adds to a sum does not depend on the activations and is subtracted at the end. SDOT of ARM takes q itself.
 //
-// A panel begins with two rows: the scale and the excess, 128 times the sum of q, of each column. A row of activations
-// begins with its scale. If it holds an infinity or a NaN, the scale is NaN, and so are the results.
+// A panel begins with two rows: the scale and the excess, kExcess times the sum of q, of each column. A row of
+// activations begins with its scale. If it holds an infinity or a NaN, the scale is NaN, and so are the results.
 #pragma once
 
 #include "vector.hpp"
@@ -16,6 +16,12 @@
 namespace weft {
 
 constexpr int64_t kPanelHead = 2, kRowHead = 1;  // words before the first four depths
+
+#if defined(__ARM_FEATURE_DOTPROD)
+constexpr int32_t kExcess = 0;  // what is added to an activation
+#else
+constexpr int32_t kExcess = 128;
+#endif
 
 inline int64_t quads(int64_t elements) { return (elements + 3) / 4; }
 
@@ -34,6 +40,8 @@ inline float inverse_scale(float largest) { return largest > 0.0f ? 127.0f / lar
 inline Ints<float> dot_bytes(Ints<float> sum, int32_t activations, Ints<float> weights) {
 #if defined(__AVX512VNNI__)
     return (Ints<float>)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(activations), (__m512i)weights);
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return vdotq_s32(sum, (int8x16_t)weights, (int8x16_t)vdupq_n_s32(activations));
 #else
     for (int byte = 0; byte < 4; ++byte) {
         const int32_t factor = activations >> 8 * byte & 255;
@@ -69,7 +77,7 @@ inline void quantize_row(const float* from, int64_t count, float* to) {
         else
             for (int64_t lane = 0; lane < count - j; ++lane) x[lane] = from[j + lane];
         x = checked == 0.0f ? x : Vec<float>{};
-        const Ints<float> q = __builtin_convertvector(round_vector(x * inverse), Ints<float>) + 128;
+        const Ints<float> q = __builtin_convertvector(round_vector(x * inverse), Ints<float>) + kExcess;
         typedef uint8_t Bytes __attribute__((vector_size(W)));
         const Bytes narrow = __builtin_convertvector(q, Bytes);
         const int64_t some = quads(count - j) * 4;
@@ -100,7 +108,7 @@ inline void quantize_panel(const float* panel, int64_t depth, float* to) {
             store(to + (kPanelHead + k / 4) * Columns + c, from_bits(word));
         }
         store(to + c, most / 127.0f);
-        store(to + Columns + c, from_bits(sum * 128));
+        store(to + Columns + c, from_bits(sum * kExcess));
     }
 }
 

@@ -11,6 +11,8 @@
 #include <cstring>
 #if defined(__AVX__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 #include <utility>
 
@@ -112,6 +114,8 @@ inline void hold(V& vector) {
     asm("" : "+v"(vector));
 #elif defined(__AVX__)
     asm("" : "+x"(vector));
+#elif defined(__aarch64__)
+    asm("" : "+w"(vector));
 #else
     (void)vector;
 #endif

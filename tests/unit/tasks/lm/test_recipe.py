@@ -161,7 +161,9 @@ def test_nothing_is_said_where_nothing_is_chosen(tmp_path):
     assert weft.start_lm(TEXT, tmp_path / "run", sets).choice == ""
 
 
-@pytest.mark.parametrize(("variant", "chosen"), [("avx512_bf16", "bf16"), ("avx512", "float32"), (None, "float32")])
+@pytest.mark.parametrize(
+    ("variant", "chosen"), [("avx512_bf16", "bf16"), ("avx512", "float32"), ("neon_bf16", "bf16"), (None, "float32")]
+)
 def test_bf16_is_chosen_where_the_cpu_has_instructions_for_it(monkeypatch, variant, chosen):
     engine = None if variant is None else SimpleNamespace(variant=variant)
     monkeypatch.setattr("weft.training.devices.library", lambda: engine)
