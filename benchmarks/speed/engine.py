@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from benchmarks.speed.inference import Case, measure
+from benchmarks.speed.inference import Case, chosen_engine, hold_peers, measure, record_name
 from examples.own_cell import OWN_CELLS
 from tools.pages import write_pages
 from tools.records import machine, stamp, write
@@ -330,7 +330,7 @@ def record(bench: Bench, gflops: float, share: float, memory: tuple[int, int], o
         "benchmarks/speed/inference_peers.py",
     ]
     return {
-        "command": "python -m benchmarks.speed.engine",
+        "command": f"{chosen_engine()}python -m benchmarks.speed.engine",
         **stamp(parts),
         **machine(),
         "roof": round(gflops),
@@ -346,6 +346,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="a tenth of the time, nothing written")
     quick = parser.parse_args().quick
+    hold_peers()
     torch.manual_seed(0)
     torch.set_num_threads(min(2, torch.get_num_threads()))
     bench = Bench(0.3 if quick else 3.0)
@@ -365,7 +366,7 @@ def main() -> None:
     memory = kept_bytes(layer, lambda: layer(x)[0]), kept_bytes(theirs, lambda: theirs(x)[0])
     found = record(bench, gflops, share, memory, runtimes(bench.seconds / 3))
     if not quick:
-        write("engine", found)
+        write(record_name("engine"), found)
         write_pages()
 
 

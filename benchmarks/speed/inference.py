@@ -6,7 +6,8 @@ turns.
 
     python -m benchmarks.speed.inference [--quick] [--seconds 1] [--threads 1]
 
-The record is benchmarks/records/inference.json.
+The record is benchmarks/records/inference.json. With WEFT_ENGINE=avx2 the other runtimes are held to AVX2 too, but for
+ONNX Runtime, which has no setting for it; then only float32 is measured, and the record is inference-avx2.json.
 """
 
 from __future__ import annotations
@@ -37,6 +38,14 @@ CONTESTANTS = (
     ("weft", "float32"), ("weft", "bf16"), ("weft", "int8"), ("torch", "float32"), ("torch", "bf16"),
     ("onnxruntime", "float32"), ("openvino", "float32"), ("openvino", "bf16"),
 )  # fmt: skip
+HELD = {  # what holds the other runtimes to the instruction set of a variant of weft
+    "avx2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",  # of torch and OpenVINO
+        "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
+    }
+}
 STREAMS = 1000
 TURNS = 8
 TOLERANCE = {"float32": 1e-4, "bf16": 0.02, "int8": 0.03}
@@ -98,6 +107,24 @@ def python_of(runtime: str) -> str:
     return str(python)
 
 
+def record_name(name: str) -> str:
+    """The record of the variant that WEFT_ENGINE chooses: `name`, or its own where the other runtimes are held."""
+    variant = os.environ.get("WEFT_ENGINE", "")
+    return f"{name}-{variant}" if variant in HELD else name
+
+
+def chosen_engine() -> str:
+    """WEFT_ENGINE as it stands before a command; nothing if it is not set."""
+    return f"WEFT_ENGINE={os.environ['WEFT_ENGINE']} " if os.environ.get("WEFT_ENGINE") else ""
+
+
+def hold_peers() -> None:
+    """Starts this program again if the other runtimes have to be held: they read their settings when they load."""
+    wanted = HELD.get(os.environ.get("WEFT_ENGINE", ""), {})
+    if not wanted.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **wanted})
+
+
 def make_weights(folder: Path, case: Case) -> Path:
     """Random weights and inputs in torch's layout."""
     random, blocks, H = np.random.default_rng(0), {"lstm": 4, "gru": 3}[case.cell], case.size
@@ -143,15 +170,25 @@ def measure(
     return {contestant: statistics.median(times) for contestant, times in taken.items()}
 
 
-def layers(cases: list[Case], folder: Path, seconds: float) -> list[dict[str, Any]]:
-    """Milliseconds of each contestant, and the time of the best other runtime over ours, by precision."""
-    rows = []
+def layers(
+    cases: list[Case], contestants: tuple[tuple[str, str], ...], folder: Path, seconds: float
+) -> list[dict[str, Any]]:
+    """Milliseconds of each contestant, and the time of the best other runtime over ours, by precision.
+
+    Where the others are held to an instruction set, ONNX Runtime, which is not, is no part of the ratio.
+    """
+    rows, is_held = [], os.environ.get("WEFT_ENGINE") in HELD
     for case in cases:
-        found = measure(case, CONTESTANTS, folder, seconds)
+        found = measure(case, contestants, folder, seconds)
         ratios = {
-            precision: min(value for (runtime, kind), value in found.items() if kind == precision and runtime != "weft")
+            precision: min(
+                value
+                for (runtime, kind), value in found.items()
+                if kind == precision and runtime != "weft" and not (is_held and runtime == "onnxruntime")
+            )
             / found["weft", precision]
             for precision in ("float32", "bf16")
+            if ("weft", precision) in contestants
         }
         rows.append({"work": case.title, "times": milliseconds(found), "ratios": rounded(ratios)})
         print(rows[-1], flush=True)
@@ -206,6 +243,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of a turn of each runtime")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="numbers of threads")
     given = parser.parse_args()
+    hold_peers()
+    name = record_name("inference")
+    contestants = CONTESTANTS if name == "inference" else tuple(one for one in CONTESTANTS if one[1] == "float32")
     seconds = 0.2 if given.quick else given.seconds
     cases = [
         Case("layer", cell, rows, steps, threads)
@@ -213,20 +253,19 @@ def main() -> None:
         for rows, steps in ((32, 35), (1, 100))
         for cell in ("lstm", "gru")
     ]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        found = {
-            "layers": layers(cases, folder, seconds),
-            "train": training(given.threads, folder, seconds),
-            **streams(folder, seconds, given.threads[-1]),
-        }
+    with tempfile.TemporaryDirectory() as path:
+        folder = Path(path)
+        found: dict[str, Any] = {"layers": layers(cases, contestants, folder, seconds)}
+        if contestants == CONTESTANTS:
+            found["train"] = training(given.threads, folder, seconds)
+            found |= streams(folder, seconds, given.threads[-1])
     if not given.quick:
-        command = f"python -m benchmarks.speed.inference --seconds {seconds:g}"
+        command = f"{chosen_engine()}python -m benchmarks.speed.inference --seconds {seconds:g}"
         parts = ["benchmarks/speed/inference.py::measure", "benchmarks/speed/inference_peers.py"]
         packages = ", ".join(package for names in PEERS.values() for package in names if "==" in package)
         versions = machine()
         versions["versions"] += f", {packages}"
-        write("inference", {"command": command, **stamp(parts), **versions, **found})
+        write(name, {"command": command, **stamp(parts), **versions, **found})
         write_pages()
 
 

@@ -13,6 +13,7 @@ import argparse
 import ctypes
 import json
 import os
+import runpy
 import shutil
 import statistics
 import subprocess
@@ -21,11 +22,11 @@ import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 B, T, V, H = 32, 35, 28, 256
-CORE = Path(__file__).parents[2] / "src" / "weft" / "engine" / "core"
-FLAGS = ("-O3", "-std=c++20", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
-         "-ffp-contract=fast", "-fvisibility=hidden", "-Wno-psabi", "-pthread", "-fPIC", "-shared")  # fmt: skip
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "src" / "weft" / "engine" / "core"
 PHASES = ("core", "product forward", "product backward", "gradient products", "pointwise forward", "pointwise backward",
           "packing", "gradient of ids")  # fmt: skip
 CLOCK = """#pragma once
@@ -95,10 +96,20 @@ def build(folder: Path) -> Path:
         (core / name).write_text(text, encoding="utf-8")
     vector = core / "vector.hpp"  # which every file includes
     vector.write_text(vector.read_text().replace("#pragma once", '#pragma once\n#include "clock.hpp"', 1))
-    source = core / f"{engine.description().rpartition(' ')[2]}.cpp"
+    variant = engine.description().rpartition(" ")[2]
     library = folder / "core.so"
-    subprocess.run([os.environ.get("CXX", "g++"), *FLAGS, source, "-o", library], check=True)
+    command = [os.environ.get("CXX", "g++"), *flags_of(variant), "-fPIC", "-shared"]
+    subprocess.run([*command, core / f"{variant}.cpp", "-o", library], check=True)
     return library
+
+
+def flags_of(variant: str) -> list[str]:
+    """The flags with which setup.py compiles a variant."""
+    import setuptools
+
+    with mock.patch.object(setuptools, "setup"):
+        found = runpy.run_path(str(ROOT / "setup.py"))
+    return [*found["FLAGS"], *found["VARIANTS"][variant]]
 
 
 def measure(work: Work, seconds: float, read: ctypes._NamedFuncPointer) -> list[float]:

@@ -144,11 +144,11 @@ Status cross_entropy(const abi::CrossEntropyCall<T>& call) {
                 else
                     output.losses[position] = loss;
             }
-            beside.keep_at_most(size_t(1) << 26);
+            beside.trim();
         });
     jobs.run(threads);
     if (output.sum) *output.losses = static_cast<T>(std::accumulate(sums.begin(), sums.end(), 0.0));
-    workspace.keep_at_most(size_t(1) << 26);
+    workspace.trim();
     return Status::ok;
 }
 
@@ -221,7 +221,7 @@ Status cross_entropy_backward(const abi::CrossEntropyCall<T>& call) {
         output.each_position(threads, [&](int64_t n, int64_t position) {
             output.drop(position, factors[n], d_x + position * I, d_x + position * I);
         });
-    workspace.keep_at_most(size_t(1) << 26);
+    workspace.trim();
     return Status::ok;
 }
 

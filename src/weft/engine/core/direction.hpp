@@ -40,7 +40,16 @@ struct Rows {
     }
 };
 
-constexpr int64_t kCachedBytes = int64_t(640) << 10;  // of a second-level cache of 1 MB, for weights
+// Bytes of weights that stay in the second-level cache of a core: five eighths of it. Where its size is not known, 1 MB
+// is assumed. Results do not depend on it.
+inline int64_t cached_bytes() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    static const int64_t size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#else
+    constexpr int64_t size = 0;
+#endif
+    return (size > 0 ? size : int64_t(1) << 20) / 8 * 5;
+}
 
 // One direction of one layer over the rows.
 template <typename T>
@@ -79,7 +88,7 @@ struct Direction {
         int64_t words = panel_words(precision, inputs) * input_columns();
         for (size_t k = 0; k < program->products.size(); ++k)
             words += panel_words(precision, program->hidden) * forward_columns(k);
-        return words * static_cast<int64_t>(sizeof(T)) <= kCachedBytes;
+        return words * static_cast<int64_t>(sizeof(T)) <= cached_bytes();
     }
 
     std::vector<WeightBlock<T>> weights(size_t k) const {

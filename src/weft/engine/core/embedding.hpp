@@ -162,7 +162,7 @@ void add_rows(const Embedding<T>& all, int64_t threads) {
             }
         });
     }
-    workspace.keep_at_most(size_t(1) << 26);
+    workspace.trim();
 }
 
 }  // namespace weft

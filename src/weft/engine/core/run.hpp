@@ -19,7 +19,6 @@ namespace weft {
 constexpr int64_t kFusedRows = 3;
 constexpr int64_t kMostFusedRows = 4 * kProjectedRows;
 constexpr int64_t kSharedPacking = int64_t(1) << 18;  // elements; one thread packs them in 25 microseconds
-constexpr size_t kKeptBytes = size_t(1) << 26;        // of a workspace that a thread keeps after a call
 
 // The bias of the projected input: bias_ih, and recurrent biases that can be added to it.
 template <typename T>
@@ -91,7 +90,7 @@ void add_by_id(const Direction<T>& call, int64_t first, int64_t last) {
         T* to = call.gradients[0] + (first + j) * call.inputs;
         for (int64_t v = 0; v < call.inputs; ++v) to[v] = sums[v * columns + j];
     }
-    workspace.keep_at_most(kKeptBytes);
+    workspace.trim();
 }
 
 // Whether the time loop projects its input itself: the projected input then stays in the cache, unless the rows are
@@ -181,7 +180,7 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
         const Code& code = call.train ? call.program->train : call.program->run;
         TimeLoop<T>(call, code, weights.of(task.call), task, pool).forward();
     });
-    workspace.keep_at_most(kKeptBytes);
+    workspace.trim();
     return Status::ok;
 }
 
@@ -390,8 +389,8 @@ void backward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     products.multiply(jobs);
     jobs.run(threads);
     for (const Direction<T>& call : calls) finish_vectors(call);
-    workspace.keep_at_most(kKeptBytes);
-    panels.keep_at_most(kKeptBytes);
+    workspace.trim();
+    panels.trim();
 }
 
 // Runs the layers from the last to the first.

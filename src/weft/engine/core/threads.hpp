@@ -112,6 +112,14 @@ class Jobs {
 
 constexpr size_t kHugePage = size_t(1) << 21;
 
+// Bytes of a work area that are kept from call to call, since pages fresh from the system cost more than what is
+// written to them: a 64th of the machine's memory, from 64 to 512 MB.
+inline size_t kept_bytes() {
+    static const auto memory =
+        static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    return std::clamp(memory / 64, size_t(64) << 20, size_t(512) << 20);
+}
+
 // Memory that a thread reuses from call to call: aligned to cache lines, on huge pages if it is large.
 class Workspace {
   public:
@@ -136,8 +144,9 @@ class Workspace {
         return static_cast<T*>(bytes(static_cast<size_t>(count) * sizeof(T)));
     }
 
-    void keep_at_most(size_t size) {
-        if (size_ <= size) return;
+    // Gives memory back where it is more than is kept from call to call.
+    void trim() {
+        if (size_ <= kept_bytes()) return;
         std::free(data_);
         data_ = nullptr;
         size_ = 0;
