@@ -574,12 +574,17 @@ def inference_streams() -> list[str]:
 def inference_avx2() -> list[str]:
     found = read("inference-avx2")
     names = list(found["layers"][0]["times"])
+    wide = {one["work"]: one["ratios"]["float32"] for one in read("inference")["layers"]}
     body = [
-        [one["work"], *(f"{one['times'][name]:.2f}" for name in names), f"**{one['ratio']:.2f}**"]
+        [
+            *(one["work"], *(f"{one['times'][name]:.2f}" for name in names), f"**{one['ratios']['float32']:.2f}**"),
+            f"{wide[one['work']]:.2f}" if one["work"] in wide else "",
+        ]
         for one in found["layers"]
     ]
     when = f"Measured {measured([found])}, by `{found['command']}`: {found['machine']}; {found['versions']}."
-    return [*rows(["work, ms", *(runtime(name) for name in names), "best other / weft"], body), "", *prose(when)]
+    heads = ["work, ms", *(runtime(name) for name in names), "best held to AVX2 / weft", "AVX-512: best / weft"]
+    return [*rows(heads, body), "", *prose(when)]
 
 
 def peer_cell(value: float, metric: str, seconds: float, outdated: bool) -> str:

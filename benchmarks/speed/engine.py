@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from benchmarks.speed.inference import Case, chosen_engine, hold_peers, measure, record_name
+from benchmarks.speed.inference import Case, chosen_engine, hold_peers, is_compared, measure, record_name
 from examples.own_cell import OWN_CELLS
 from tools.pages import write_pages
 from tools.records import machine, stamp, write
@@ -299,7 +299,7 @@ def runtimes(seconds: float) -> list[dict[str, Any]]:
         ):
             found = measure(case, tuple((name, "float32") for name in some), Path(folder), seconds)
             times = {name: round(taken * 1e3, 3) for (name, _), taken in found.items()}
-            ratio = min(taken for name, taken in times.items() if name != "weft") / times["weft"]
+            ratio = min(taken for name, taken in times.items() if is_compared(name)) / times["weft"]
             rows.append({"work": case.title, "times": times, "ratio": round(ratio, 3)})
             print(rows[-1], flush=True)
     return rows

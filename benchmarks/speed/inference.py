@@ -118,6 +118,16 @@ def chosen_engine() -> str:
     return f"WEFT_ENGINE={os.environ['WEFT_ENGINE']} " if os.environ.get("WEFT_ENGINE") else ""
 
 
+def is_held() -> bool:
+    """Whether the other runtimes are held to the instruction set of weft's variant."""
+    return os.environ.get("WEFT_ENGINE") in HELD
+
+
+def is_compared(runtime: str) -> bool:
+    """Whether a runtime is one of the others that weft's time is compared with: ONNX Runtime cannot be held."""
+    return runtime != "weft" and not (is_held() and runtime == "onnxruntime")
+
+
 def hold_peers() -> None:
     """Starts this program again if the other runtimes have to be held: they read their settings when they load."""
     wanted = HELD.get(os.environ.get("WEFT_ENGINE", ""), {})
@@ -170,21 +180,18 @@ def measure(
     return {contestant: statistics.median(times) for contestant, times in taken.items()}
 
 
-def layers(
-    cases: list[Case], contestants: tuple[tuple[str, str], ...], folder: Path, seconds: float
-) -> list[dict[str, Any]]:
+def layers(cases: list[Case], folder: Path, seconds: float) -> list[dict[str, Any]]:
     """Milliseconds of each contestant, and the time of the best other runtime over ours, by precision.
 
-    Where the others are held to an instruction set, ONNX Runtime, which is not, is no part of the ratio.
+    Where the others are held to an instruction set, float32 alone is measured.
     """
-    rows, is_held = [], os.environ.get("WEFT_ENGINE") in HELD
+    contestants = tuple(each for each in CONTESTANTS if each[1] == "float32" or not is_held())
+    rows = []
     for case in cases:
         found = measure(case, contestants, folder, seconds)
         ratios = {
             precision: min(
-                value
-                for (runtime, kind), value in found.items()
-                if kind == precision and runtime != "weft" and not (is_held and runtime == "onnxruntime")
+                value for (runtime, kind), value in found.items() if kind == precision and is_compared(runtime)
             )
             / found["weft", precision]
             for precision in ("float32", "bf16")
@@ -245,7 +252,6 @@ def main() -> None:
     given = parser.parse_args()
     hold_peers()
     name = record_name("inference")
-    contestants = CONTESTANTS if name == "inference" else tuple(one for one in CONTESTANTS if one[1] == "float32")
     seconds = 0.2 if given.quick else given.seconds
     cases = [
         Case("layer", cell, rows, steps, threads)
@@ -255,8 +261,8 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
-        found: dict[str, Any] = {"layers": layers(cases, contestants, folder, seconds)}
-        if contestants == CONTESTANTS:
+        found: dict[str, Any] = {"layers": layers(cases, folder, seconds)}
+        if name == "inference":
             found["train"] = training(given.threads, folder, seconds)
             found |= streams(folder, seconds, given.threads[-1])
     if not given.quick:

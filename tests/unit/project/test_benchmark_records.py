@@ -62,6 +62,11 @@ def test_inference(read, monkeypatch):
         "train": inference.training([1], None, 1.0),
         **inference.streams(None, 1.0, 2),
     }
+    monkeypatch.setenv("WEFT_ENGINE", "avx2")
+    (held,) = inference.layers(cases, None, 1.0)
+    assert list(held["times"]) == ["weft float32", "torch float32", "onnxruntime float32", "openvino float32"]
+    assert held["ratios"] == {"float32": 2.0}
+    assert (inference.record_name("inference"), inference.record_name("engine")) == ("inference-avx2", "engine-avx2")
     stamp = records.stamp(["benchmarks/speed/inference.py::measure"])
     read("inference", {"command": "x", **stamp, **records.machine(), **found})
     assert tables.inference()[2].startswith(
