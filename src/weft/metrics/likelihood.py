@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from weft.metrics.metric import Metric
+from weft.metrics.metric import Additive, Metric
 
 
 def _perplexity(cross_entropy: float) -> float:
@@ -20,7 +20,7 @@ PERPLEXITY = Metric("perplexity", per="token", of_loss=_perplexity)
 
 
 @dataclass(frozen=True)
-class Likelihood:
+class Likelihood(Additive):
     """The negative log-likelihood of a sequence of tokens, in nats, and the number of tokens.
 
     Perplexity is exp(cross-entropy): 1 for a perfect prediction, the vocabulary size for a uniform one, infinite
@@ -33,9 +33,6 @@ class Likelihood:
 
     nats: float
     count: int
-
-    def __add__(self, other: Likelihood) -> Likelihood:
-        return Likelihood(self.nats + other.nats, self.count + other.count)
 
     @property
     def cross_entropy(self) -> float:
@@ -63,14 +60,11 @@ class Likelihood:
 
 
 @dataclass(frozen=True)
-class TokenPredictions:
+class TokenPredictions(Additive):
     """Predictions of masked tokens: their likelihood, and how often the most probable token was correct."""
 
     likelihood: Likelihood
     correct: int
-
-    def __add__(self, other: TokenPredictions) -> TokenPredictions:
-        return TokenPredictions(self.likelihood + other.likelihood, self.correct + other.correct)
 
     @property
     def accuracy(self) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+Statistics = TypeVar("Statistics", bound="Additive")
 
 LONGEST_NAME = 200  # of what a run from a stranger may say
 
@@ -72,3 +74,11 @@ class Metric:
 
 
 MEAN_ABSOLUTE_ERROR = Metric("mean_absolute_error", per="value")
+
+
+class Additive:
+    """Sufficient statistics as a dataclass: those of two parts of the data are added field by field."""
+
+    def __add__(self: Statistics, other: Statistics) -> Statistics:
+        names = [one.name for one in fields(self)]  # type: ignore[arg-type]
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))

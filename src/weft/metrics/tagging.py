@@ -8,21 +8,18 @@ from dataclasses import dataclass, field
 
 from weft import html
 from weft.errors import WeftError
-from weft.metrics.metric import Metric
+from weft.metrics.metric import Additive, Metric
 from weft.text.spans import tags_to_spans
 
 TAGGING_SCORE = Metric("score", higher_is_better=True)  # F1 of spans or words, else the accuracy of tags
 
 
 @dataclass(frozen=True)
-class AccuracyCounts:
+class AccuracyCounts(Additive):
     """The number of correct predictions among `count`."""
 
     correct: int = 0
     count: int = 0
-
-    def __add__(self, other: AccuracyCounts) -> AccuracyCounts:
-        return AccuracyCounts(self.correct + other.correct, self.count + other.count)
 
     @property
     def accuracy(self) -> float:
@@ -30,15 +27,12 @@ class AccuracyCounts:
 
 
 @dataclass(frozen=True)
-class MatchCounts:
+class MatchCounts(Additive):
     """The number of predicted items, of true items, and of items that are both."""
 
     correct: int = 0
     predicted: int = 0
     true: int = 0
-
-    def __add__(self, other: MatchCounts) -> MatchCounts:
-        return MatchCounts(self.correct + other.correct, self.predicted + other.predicted, self.true + other.true)
 
     @property
     def precision(self) -> float:
@@ -55,7 +49,7 @@ class MatchCounts:
 
 
 @dataclass(frozen=True)
-class TokenScores:
+class TokenScores(Additive):
     """Tag accuracy on words of the vocabulary (`known`) and on all others (`unknown`)."""
 
     known: AccuracyCounts = AccuracyCounts()
@@ -69,9 +63,6 @@ class TokenScores:
             count[is_known] += 1
             correct[is_known] += true_tag == predicted_tag
         return cls(AccuracyCounts(correct[1], count[1]), AccuracyCounts(correct[0], count[0]))
-
-    def __add__(self, other: TokenScores) -> TokenScores:
-        return TokenScores(self.known + other.known, self.unknown + other.unknown)
 
     @property
     def all(self) -> AccuracyCounts:
@@ -142,7 +133,7 @@ class SpanScores:
 
 
 @dataclass(frozen=True)
-class WordScores:
+class WordScores(Additive):
     """Words of a segmented text with both boundaries correct, and recall of known and unknown words."""
 
     words: MatchCounts = MatchCounts()
@@ -163,9 +154,6 @@ class WordScores:
             for wanted in (0, 1)
         )
         return cls(MatchCounts(sum(correct), len(predicted_spans), len(true_spans)), known_counts, unknown_counts)
-
-    def __add__(self, other: WordScores) -> WordScores:
-        return WordScores(self.words + other.words, self.known + other.known, self.unknown + other.unknown)
 
     def score(self) -> float:
         return self.words.f1

@@ -13,7 +13,8 @@ import pytest
 
 from tests.checks import derivations
 from weft.errors import WeftError
-from weft.text.grammars.english import ENGLISH, PHRASES, WORDS, Grammar, Leaf
+from weft.text.grammars.english import ENGLISH, PHRASES, WORDS
+from weft.text.grammars.pcfg import Grammar, Leaf
 from weft.text.tokenizers import WordTokenizer
 
 FINITE = Grammar.from_weights(

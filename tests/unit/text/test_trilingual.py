@@ -6,13 +6,30 @@ import itertools
 import random
 import re
 from collections import Counter
+from typing import NamedTuple
 
 import pytest
 
 from tests.checks import derivations
 from weft.errors import WeftError
-from weft.text.grammars.trilingual import MAX_WORDS, english_grammar, text, triples
+from weft.text.grammars.trilingual import MAX_WORDS, text
+from weft.text.grammars.trilingual.grammar import english_grammar
 from weft.text.parallel import open_pairs
+
+
+class Triple(NamedTuple):
+    english: str
+    french: str
+    chinese: str
+
+
+def triples(count, seed):
+    """Sentences in three languages: the English side of both texts is the same."""
+    sides = (text(language, count, seed).splitlines() for language in ("french", "chinese"))
+    rows = [[line.split("\t") for line in side] for side in sides]
+    assert [one for one, _ in rows[0]] == [one for one, _ in rows[1]]
+    return [Triple(english, french, chinese) for (english, french), (_, chinese) in zip(*rows, strict=True)]
+
 
 TRIPLES = triples(4000, seed=7)
 
@@ -321,7 +338,7 @@ def test_sizes_and_seeds():
     with pytest.raises(WeftError, match="language 'german' is not known; expected one of: french, chinese"):
         text("german")
     with pytest.raises(WeftError, match="the number of sentences is 0"):
-        triples(0)
+        text("french", 0)
 
 
 @pytest.mark.parametrize(("name", "language"), [("grammar-fr", 1), ("grammar-zh", 2)])

@@ -29,7 +29,8 @@ from weft.text.columns import (
 from weft.text.corpus import Document, open_documents
 from weft.text.dataframes import cell_text, from_python, is_missing
 from weft.text.datasets import DATASETS, open_data
-from weft.text.grammars.english import ENGLISH, Node
+from weft.text.grammars.english import ENGLISH
+from weft.text.grammars.pcfg import Node
 from weft.text.left_out import LeftOut
 from weft.text.sources import entries
 from weft.text.tables import (

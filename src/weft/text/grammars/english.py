@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from weft.text.grammars.pcfg import Grammar, GrammarLikelihood, Leaf, Node, Sentence
-
-__all__ = ["ENGLISH", "PHRASES", "WORDS", "Grammar", "GrammarLikelihood", "Leaf", "Node", "Sentence"]
+from weft.text.grammars.pcfg import Grammar
 
 # A symbol with # is two symbols: one for the singular (.sg), one for the plural (.pl).
 # The grammar is unambiguous, because each verb takes an object, a place or neither, without a choice; adverbs precede

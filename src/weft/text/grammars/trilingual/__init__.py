@@ -9,24 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import NamedTuple
 
 from weft.errors import WeftError, unknown_name
 from weft.text.grammars.pcfg import Node
 from weft.text.grammars.trilingual import chinese, french
 from weft.text.grammars.trilingual.grammar import english, english_grammar
 
-__all__ = ["LANGUAGES", "MAX_WORDS", "Triple", "english_grammar", "text", "translate", "triples"]
-
 MAX_WORDS = 20  # of an English sentence
-
-
-class Triple(NamedTuple):
-    """A sentence in three languages."""
-
-    english: str
-    french: str
-    chinese: str
 
 
 LANGUAGES: dict[str, Callable[[Node], str]] = {
@@ -35,22 +24,12 @@ LANGUAGES: dict[str, Callable[[Node], str]] = {
 }
 
 
-def translate(tree: Node) -> Triple:
-    """Translate a derivation of `english_grammar` into all three languages."""
-    return Triple(english(tree), french.sentence(tree), chinese.sentence(tree))
-
-
-def triples(count: int, seed: int = 0) -> list[Triple]:
-    """Sample `count` different sentences of at most 20 English words.
-
-    >>> triples(1, seed=3)
-    [Triple(english='The spider is dancing.', french="L'araignée danse.", chinese='蜘蛛正在跳舞。')]
-    """
-    return [translate(tree) for tree in _trees(count, seed).values()]
-
-
 def text(language: str, count: int = 20_000, seed: int = 0) -> str:
-    """Sample parallel text: tab-separated lines of `count` different English sentences and their translations."""
+    """Sample parallel text: tab-separated lines of `count` different English sentences and their translations.
+
+    >>> text("french", 1, seed=3), text("chinese", 1, seed=3)
+    ("The spider is dancing.\\tL'araignée danse.\\n", 'The spider is dancing.\\t蜘蛛正在跳舞。\\n')
+    """
     if language not in LANGUAGES:
         raise unknown_name("language", language, LANGUAGES)
     render = LANGUAGES[language]
