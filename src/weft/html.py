@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from weft.pictures.palette import LIGHT_HUES
-
 STRONGEST = 0.6  # opacity; text on it has a contrast of 4.5 or more on a light and on a dark page
 TOKENS_SHOWN, MOST_BARS, MOST_LABELS, MOST_RESULTS = 400, 8, 40, 50
 
@@ -37,6 +35,8 @@ def box(content: str) -> str:
 
 def layer(share: float, hue: int = 0, strongest: float = STRONGEST) -> str:
     """The background of a value between 0 and 1."""
+    from weft.pictures.palette import LIGHT_HUES  # all that draws is loaded with it
+
     colour = LIGHT_HUES[hue % len(LIGHT_HUES)]  # keeps its contrast as a transparent layer on white and on black
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return f"background:rgba({red},{green},{blue},{strongest * min(1.0, max(0.0, share)):.2f})"

@@ -11,18 +11,19 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.errors import WeftError, short_repr, unknown_name
 from weft.text.columns import read_rows
 from weft.text.corpus import Corpus, Document
 from weft.text.dataframes import cell_text, from_python, is_missing
 from weft.text.datasets import open_data
-from weft.text.grammars import english as grammar
-from weft.text.grammars.pcfg import Leaf, Node
 from weft.text.left_out import LeftOut
 from weft.text.spans import SCHEMES, Span, spans_to_tags
 from weft.text.word_tables import WordTable, open_word_table, table_rows, word_table
+
+if TYPE_CHECKING:
+    from weft.text.grammars.pcfg import Node
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 GRAMMAR = ("form", "upos", "chunk")  # the columns of the embedded grammar's sentences
@@ -369,10 +370,12 @@ def _grammar(column: str) -> list[TaggedSentence]:
     """Sentences of the embedded grammar, tagged with parts of speech or with noun phrase chunks."""
     if column not in GRAMMAR[1:]:
         raise unknown_name("grammar: column", column, GRAMMAR[1:])
+    from weft.text.grammars.english import ENGLISH
+
     rng = random.Random(0)
     found = []
     for number in range(1, GRAMMAR_SENTENCES + 1):
-        words, tags, _, tree = grammar.ENGLISH.sample(rng)
+        words, tags, _, tree = ENGLISH.sample(rng)
         if column == "chunk":
             tags = tuple(spans_to_tags(_phrases(tree, 0), len(words), SCHEMES["bio"]))
         found.append(TaggedSentence(words, tags, "grammar", (number,) * len(words)))
@@ -381,11 +384,13 @@ def _grammar(column: str) -> list[TaggedSentence]:
 
 def _phrases(node: Node, start: int) -> Iterator[Span]:
     """The innermost noun phrases below a node, labelled BEING, THING or PLACE."""
+    from weft.text.grammars.pcfg import Leaf
+
     for child in node.children:
         width = 1 if isinstance(child, Leaf) else sum(1 for _ in child.leaves())
         label = {"bare": "BEING", "name": "BEING", "thing": "THING", "spot": "PLACE"}.get(child.symbol.split(".")[0])
         if label:
             yield Span(label, start, start + width)
-        elif isinstance(child, Node):
+        elif not isinstance(child, Leaf):
             yield from _phrases(child, start)
         start += width

@@ -16,11 +16,8 @@ from typing import Literal, NamedTuple
 
 from weft.errors import WeftError, check_path, short_repr, unknown_name
 from weft.files import file_hash
-from weft.text import python_docs
 from weft.text.corpus import Corpus
 from weft.text.download import FetchError, fetch
-from weft.text.grammars import english as grammar
-from weft.text.grammars import trilingual
 
 
 @dataclass(frozen=True)
@@ -39,31 +36,52 @@ class Dataset:
     text: Callable[[], str] | None = None
 
 
+# What generates a text is loaded when it is wanted: every command that reads a text imports this module.
+
+
+def _python_docs() -> str:
+    from weft.text import python_docs
+
+    return python_docs.prose()
+
+
+def _english() -> str:
+    from weft.text.grammars import english
+
+    return english.ENGLISH.text(20_000, seed=0)
+
+
+def _pairs(language: str) -> str:
+    from weft.text.grammars import trilingual
+
+    return trilingual.text(language, 20_000, seed=0)
+
+
 DATASETS = {
     "python-docs": Dataset(
         name="python-docs",
         description="prose of Python's own language reference, one paragraph per line (embedded)",
         licence="PSF License",
-        text=python_docs.prose,
+        text=_python_docs,
     ),
     "grammar": Dataset(
         name="grammar",
         description="20,000 sentences of a small grammar with known entropy (embedded)",
         licence="Apache-2.0",
-        text=lambda: grammar.ENGLISH.text(20_000, seed=0),
+        text=_english,
     ),
     "grammar-fr": Dataset(
         name="grammar-fr",
         description="20,000 different English sentences of a small grammar with their French translations (embedded)",
         licence="Apache-2.0",
-        text=lambda: trilingual.text("french", 20_000, seed=0),
+        text=lambda: _pairs("french"),
         parallel=True,
     ),
     "grammar-zh": Dataset(
         name="grammar-zh",
         description="the same English sentences with their Chinese translations (embedded)",
         licence="Apache-2.0",
-        text=lambda: trilingual.text("chinese", 20_000, seed=0),
+        text=lambda: _pairs("chinese"),
         parallel=True,
     ),
     "timemachine": Dataset(

@@ -190,6 +190,15 @@ def test_what_loads_no_model_needs_no_torch(tmp_path):
     assert "torch" not in modules_of("compare", str(tmp_path / "ab"), str(tmp_path / "abc"))
 
 
+def test_a_command_that_predicts_imports_nothing_that_draws_serves_or_generates_data(tmp_path):
+    weft.train("ngram", weft.Corpus.from_texts("text", ["ab" * 500]), tmp_path / "run", progress=False)
+    found = modules_of("generate", str(tmp_path / "run"), "--tokens", "3")
+    assert {"torch", "weft.tasks.ngram.task"} <= found
+    apart = ("weft.pictures", "weft.probes", "weft.server.", "weft.tuning", "weft.sklearn", "weft.text.grammars")
+    assert {name for name in found if name.startswith(apart)} - {"weft.server.config"} == set()
+    assert not {"sacrebleu", "tokenizers", "sklearn", "pandas", "optuna", "starlette"} & found
+
+
 @pytest.mark.parametrize("wanted", ["on", *variants()])
 def test_the_version_names_the_engine_that_runs(wanted):
     """It is found without torch."""
