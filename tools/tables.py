@@ -375,7 +375,7 @@ def packages_of_others() -> list[str]:
 
 
 def engine_machine() -> list[str]:
-    found = read("engine")
+    found, narrow = read("engine"), read("engine-avx2")
     memory = found["memory"]
     items = (
         f"machine: {found['machine']}; {found['versions']}",
@@ -384,6 +384,8 @@ def engine_machine() -> list[str]:
         f"1024 x 1024 has {found['roof']} GFLOP/s",
         f"memory that one training step keeps, LSTM of 256 units: weft {memory['weft']} MB, torch.nn.LSTM "
         f"{memory['torch.nn.LSTM']} MB",
+        f"AVX2: torch held to it too, {narrow['machine']}; measured {measured([narrow])}, by `{narrow['command']}`; "
+        f"peak {narrow['peak']} GFLOP/s",
     )
     return [line for item in items for line in prose(f"- {item}")]
 
@@ -408,14 +410,22 @@ def linked(work: str) -> str:
 
 
 def engine_ratios(eager: bool) -> list[str]:
-    """The layers that torch has, or the cells that it lacks; the bounds stand in the laboratory."""
-    body = []
+    """The layers that torch has, or the cells that it lacks; beside them, the ratios with AVX2.
+
+    Shares of the bound stand with the layers; the bounds of the cells are in the laboratory.
+    """
+    body, narrow = [], {(one["work"], one["peer"]): one for one in read("engine-avx2")["layers"]}
     for one in read("engine")["layers"]:
         if (one["peer"] == EAGER) == eager:
             work = [one["work"].partition(" H256")[0]] if eager else [linked(one["work"]), one["peer"]]
             times = (f"{one[who]:#.3g}".rstrip(".") for who in ("weft", "theirs"))
-            body.append([*work, *times, f"**{one['ratio']:.1f}**"])
-    return rows([*(["cell"] if eager else ["work", "peer"]), "weft, ms", "peer, ms", "peer / weft"], body)
+            other = narrow.get((one["work"], one["peer"]))
+            shares = [f"{each['share']:.2f}" if each and each["share"] else "" for each in (one, other)]
+            body.append([*work, *times, f"**{one['ratio']:.1f}**", f"{other['ratio']:.1f}" if other else "", *shares])
+            if eager:
+                del body[-1][-2:]
+    heads = [*(["cell"] if eager else ["work", "peer"]), "weft, ms", "peer, ms", "peer / weft", "AVX2: peer / weft"]
+    return rows([*heads, *([] if eager else ["share of the bound", "AVX2: share"])], body)
 
 
 def engine_runtimes() -> list[str]:
@@ -464,6 +474,20 @@ def growth(axis: str) -> list[str]:
         body.append([f"{time['value']:,}", *times, f"**{time['ratio']:.2f}**", *used])
     heads = [AXES[axis], *(f"{name}, ms" for name in names), "torch / weft", *(f"{name}, MB" for name in names)]
     return rows(heads, body)
+
+
+def growth_sequences() -> list[str]:
+    """Sequences of 10,000 steps."""
+    names = ("weft", "checkpointed", "torch")
+    body = [
+        [
+            *(f"{one['T']:,}", str(one["B"]), *(f"{one['time'][name]:,.0f}" for name in names)),
+            *(f"**{one['time']['ratio']:.2f}**", *(f"{one['memory'][name]:,.0f}" for name in names)),
+        ]
+        for one in read("growth")["sequences"]["rows"]
+    ]
+    heads = [*(f"{name}, ms" for name in names), "torch / weft", *(f"{name}, MB" for name in names)]
+    return rows(["steps T", "rows B", *heads], body)
 
 
 def growth_measured() -> list[str]:
@@ -792,6 +816,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "chains": chains,
     **{f"growth, {axis}": (lambda axis=axis: growth(axis)) for axis in AXES},
     "growth, measured": growth_measured,
+    "growth, sequences": growth_sequences,
     "checkpointing": checkpointing,
     "rates": rates,
     "precision": precision,

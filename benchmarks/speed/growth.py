@@ -1,6 +1,6 @@
 """Time and memory of one training step as a language model grows, ours and torch's: benchmarks/records/growth.json.
 
-    python -m benchmarks.speed.growth [--seconds 1] [--again]
+    python -m benchmarks.speed.growth [--seconds 1] [--again] [--only sequences]
 
 The model is an embedding, LSTM layers and an output layer with cross-entropy. One of T, B, H, layers and vocabulary
 grows, the others stay. Times alternate in one process; each memory figure is the peak of a process of its own above
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tools.pages import write_pages
-from tools.records import machine, stamp, write
+from tools.records import machine, read, stamp, write
 from weft import engine
 from weft.engine import Embedded
 from weft.nn import LSTMCell, Recurrent, checkpointed, make_stack
@@ -49,6 +49,7 @@ AXES = {
     "layers": ("layers", [1, 2, 4, 8]),
     "vocabulary": ("vocabulary", [100, 1000, 10000, 50000]),
 }
+SEQUENCES = [Size(T=10_000, B=1), Size(T=10_000, B=8)]  # a table of their own
 LONG = [1024, 4096, 16384]  # steps of one layer: B 32, 16 features, H 128
 RATES = [*((T, 32) for T in (35, 140, 560, 2240)), *((1120, B) for B in (1, 2, 4, 8))]  # T, B of one layer, H 256
 NAMES = {"weft": "weft", "checkpointed": "weft, checkpointed", "torch": "torch"}
@@ -193,11 +194,15 @@ def by_axis(kind: str, scale: float) -> dict[str, list[dict[str, float]]]:
     """The rows of times or memory by the axis that grows."""
     found: dict[str, list[dict[str, float]]] = {}
     for axis, size in rows():
-        row = kept(size, kind)
-        figures = {name: float(f"{row[name] * scale:.4g}") for name in NAMES}
-        ratio = {"ratio": round(row["torch"] / row["weft"], 3)} if kind == "time" else {}
-        found.setdefault(axis, []).append({"value": getattr(size, axis), **figures, **ratio})
+        found.setdefault(axis, []).append({"value": getattr(size, axis), **figures(size, kind, scale)})
     return found
+
+
+def figures(size: Size, kind: str, scale: float) -> dict[str, float]:
+    """The times or the memory of one size."""
+    row = kept(size, kind)
+    ratio = {"ratio": round(row["torch"] / row["weft"], 3)} if kind == "time" else {}
+    return {name: float(f"{row[name] * scale:.4g}") for name in NAMES} | ratio
 
 
 def oldest(kind: str, sizes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
@@ -209,12 +214,6 @@ def oldest(kind: str, sizes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
 def record() -> dict[str, Any]:
     """What benchmarks/records/growth.json keeps: milliseconds, megabytes and GFLOP/s."""
     sizes = [size for _, size in rows()]
-    rates = []
-    for T, B in RATES:
-        row = kept((T, B), "rate")
-        figures = {name: round(row[name] * 1e3, 2) for name in ("forward", "backward", "system")}
-        step = {"forward, us a step": round(row["forward"] / T * 1e6, 1), "rate": round(row["rate"] / 1e9, 1)}
-        rates.append({"T": T, "B": B, **figures, **step})
     long = [(T, kept((T,), "layer")) for T in LONG]
     layer = [{"T": T, **{name: round(row[name] / 1e6, 1) for name in ("weft", "checkpointed")}} for T, row in long]
     return {
@@ -223,23 +222,45 @@ def record() -> dict[str, Any]:
         "time": {**oldest("time", sizes), "rows": by_axis("time", 1e3)},
         "memory": {**oldest("memory", sizes), "rows": by_axis("memory", 1e-6)},
         "layer": {**oldest("layer", [(T,) for T in LONG]), "rows": layer},
-        "rate": {
-            "command": "python -m benchmarks.speed.growth --only rate",
-            **oldest("rate", RATES),
-            "machine": machine()["machine"],
-            "rows": rates,
-        },
+        "rate": rates(),
+        "sequences": sequences(),
     }
+
+
+def rates() -> dict[str, Any]:
+    """The part of the record that `--only rate` replaces."""
+    found = []
+    for T, B in RATES:
+        row = kept((T, B), "rate")
+        times = {name: round(row[name] * 1e3, 2) for name in ("forward", "backward", "system")}
+        step = {"forward, us a step": round(row["forward"] / T * 1e6, 1), "rate": round(row["rate"] / 1e9, 1)}
+        found.append({"T": T, "B": B, **times, **step})
+    return part("rate", oldest("rate", RATES), found)
+
+
+def sequences() -> dict[str, Any]:
+    """The part of the record that `--only sequences` replaces."""
+    found = [
+        {"T": size.T, "B": size.B, "time": figures(size, "time", 1e3), "memory": figures(size, "memory", 1e-6)}
+        for size in SEQUENCES
+    ]
+    return part("sequences", oldest("time", SEQUENCES), found)
+
+
+def part(name: str, stamped: dict[str, Any], found: list[dict[str, Any]]) -> dict[str, Any]:
+    command = f"python -m benchmarks.speed.growth --only {name}"
+    return {"command": command, **stamped, "machine": machine()["machine"], "rows": found}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.0, help="for each row, at least")
     parser.add_argument("--again", action="store_true", help="measure all rows anew")
-    parser.add_argument("--only", choices=["memory", "layer", "time", "rate"], help="measure only these")
+    parser.add_argument("--only", choices=["memory", "layer", "time", "rate", "sequences"], help="these")
     given = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
-    sizes = [size for _, size in rows()]
+    only = ("memory", "time") if given.only == "sequences" else (given.only,)
+    sizes = [*SEQUENCES, *(size for _, size in rows() if given.only != "sequences")]
     works: dict[str, tuple[Sequence[tuple[Any, ...]], Callable[..., dict[str, float]], str]] = {
         # Memory first: a fork must not inherit threads.
         "memory": (sizes, lambda *size: {name: model_memory(name, Size(*size)) for name in NAMES}, "model_memory"),
@@ -248,7 +269,7 @@ def main() -> None:
         "rate": (RATES, lambda *row: rate(*row, given.seconds), "rate"),
     }
     for kind, (each, measure, function) in works.items():
-        for size in each if given.only in (None, kind) else ():
+        for size in each if kind in only or not given.only else ():
             file = stored(size, kind)
             if given.again or not file.exists() or "date" not in kept(size, kind):
                 found = measure(*size)
@@ -256,7 +277,11 @@ def main() -> None:
                     json.dumps({**found, **stamp([f"benchmarks/speed/growth.py::{function}"])}), encoding="utf-8"
                 )
                 print(kind, *size, {name: f"{value:.3g}" for name, value in found.items()}, flush=True)
-    if all(stored(size, kind).exists() for kind, (each, *_) in works.items() for size in each):
+    parts = {"rate": rates, "sequences": sequences}
+    if given.only in parts:
+        write("growth", {**read("growth"), given.only: parts[given.only]()})
+        write_pages()
+    elif all(stored(size, kind).exists() for kind, (each, *_) in works.items() for size in each):
         write("growth", record())
         write_pages()
 

@@ -82,7 +82,7 @@ def test_growth(read, monkeypatch, tmp_path):
     monkeypatch.setattr(growth, "CACHE", tmp_path)
     names = dict.fromkeys(growth.NAMES, 0.002) | {"torch": 0.003}
     stamp = records.stamp(["benchmarks/speed/growth.py::times"])
-    for _, size in growth.rows():
+    for size in (*growth.SEQUENCES, *(size for _, size in growth.rows())):
         growth.stored(size, "time").write_text(json.dumps({**names, **stamp}))
         used = {name: 1e6 * value for name, value in names.items()}
         growth.stored(size, "memory").write_text(json.dumps({**used, **stamp}))
@@ -92,6 +92,7 @@ def test_growth(read, monkeypatch, tmp_path):
         row = {"forward": 0.007, "backward": 0.01, "system": 0.0001, "rate": 172e9}
         growth.stored(at, "rate").write_text(json.dumps({**row, **stamp}))
     read("growth", growth.record())
+    assert tables.growth_sequences()[2].startswith("| 10,000 | 1 | 2 | 2 | 3 | **1.50** |")
     assert tables.growth("T")[2] == "| 16 | 2 | 2 | 3 | **1.50** | 0.0 | 0.0 | 0.0 |"
     assert tables.checkpointing()[2] == "| 1,024 | 5.0 | 2.0 |"
     assert tables.rates()[2] == "| 35 | 32 | 7.0 | 10.0 | 0.1 | 200.0 | 172 |"
