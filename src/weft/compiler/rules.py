@@ -52,6 +52,9 @@ _each(lambda g, c, a, b: g.apply("select", c, a, b), "where")
 _each(lambda g, a: g.apply("div", g.constant(1), a), "reciprocal")
 _each(lambda g, a: g.apply("mul", a, a), "square")
 _each(lambda g, a: g.apply("mul", a, g.apply("sigmoid", a)), "silu")
+_each(lambda g, a: _hard_sigmoid(g, a), "hardsigmoid")
+_each(lambda g, a: g.apply("mul", a, _hard_sigmoid(g, a)), "hardswish")
+_each(lambda g, a: _mish(g, a), "mish")
 _each(lambda g, a, b, w: g.apply("add", a, g.apply("mul", w, g.apply("sub", b, a))), "lerp")
 _each(lambda g, a, low: g.apply("select", g.apply("lt", a, low), low, a), "clamp_min")
 _each(lambda g, a, high: g.apply("select", g.apply("lt", high, a), high, a), "clamp_max")
@@ -59,6 +62,20 @@ _each(lambda g, a, high: g.apply("select", g.apply("lt", high, a), high, a), "cl
 
 def _not(g: Any, a: int) -> int:
     return int(g.apply("sub", g.constant(1), a))
+
+
+def _hard_sigmoid(g: Any, a: int) -> int:
+    """(a + 3) / 6, between 0 and 1."""
+    line = g.apply("div", g.apply("add", a, g.constant(3)), g.constant(6))
+    line = g.apply("select", g.apply("lt", line, g.constant(0)), g.constant(0), line)
+    return int(g.apply("select", g.apply("lt", g.constant(1), line), g.constant(1), line))
+
+
+def _mish(g: Any, a: int) -> int:
+    """a * tanh(softplus(a)), which is a * n / (n + 2) with n = e^a * (e^a + 2); above 20 it is a."""
+    power = g.apply("exp", g.apply("minimum", a, g.constant(20)))
+    n = g.apply("mul", power, g.apply("add", power, g.constant(2)))
+    return int(g.apply("mul", a, g.apply("div", n, g.apply("add", n, g.constant(2)))))
 
 
 def _signed(name: str, swap: bool) -> None:

@@ -74,6 +74,9 @@ UPDATES = {
     "extremes": lambda cell, a, h: torch.maximum(a, h).tanh() + torch.minimum(a, h * 0.5).clamp(-0.3, 0.4),
     "relu": lambda cell, a, h: torch.relu(a) * 0.3 - F.leaky_relu(h, 0.2) * 0.1,
     "softplus": lambda cell, a, h: F.softplus(a) * 0.2 + F.silu(h) * 0.1,
+    "hard gates and mish": lambda cell, a, h: (
+        F.hardsigmoid(4 * a) * h + 0.1 * F.hardswish(3 * h) + 0.1 * F.mish(30 * a)
+    ),
     "vectors": lambda cell, a, h: torch.sigmoid(cell.scale) * h + cell.single * torch.tanh(a) + cell.fixed,
     "plain weight": lambda cell, a, h: torch.tanh(a + (h @ cell.other)[:, :5]) * torch.sigmoid((h @ cell.other)[:, 5:]),
     "weight used twice": lambda cell, a, h: torch.tanh(a + F.linear(torch.tanh(a), cell.weight_hh)),
