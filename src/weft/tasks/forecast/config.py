@@ -16,6 +16,7 @@ MODEL_KINDS = {  # by name, what each is; how it is trained stands in kinds.py
     "linear": "a linear map for all series",
     "baselines": "exponential smoothing, Theta and others",
     "direct": "a network that forecasts all steps at once, on top of the linear map",
+    "es-rnn": "a network beside exponential smoothing of level and season",
     "recurrent": "a recurrent network that forecasts step by step, by sample paths",
     "ar": "a map of the last values that forecasts step by step",
     "hmm": "a hidden Markov model of regimes",
@@ -76,6 +77,10 @@ class ForecastModelConfig(Settings):
     hidden_size: int = setting(
         AUTO, "hidden units of a network; auto: by the amount of data; 0: ar is a linear map", low=0, auto=True
     )
+    attention: str = setting(
+        "none", "direct, es-rnn: how steps of the horizon attend to the segments of the past",
+        choices=("none", "additive", "bilinear", "dot", "scaled_dot"),
+    )  # fmt: skip
     num_states: int = setting(4, "hidden states of a hidden Markov model", low=1, high=1000)
     dropout: float = setting(0.1, "dropout rate of the outputs of a network's layer", low=0, high=0.95)
     distribution: str = setting(

@@ -19,7 +19,7 @@ from weft.metrics.forecast import QUANTILE_LEVELS
 from weft.series.frequency import Frequency, Time
 from weft.tasks.forecast.baselines import BASELINES, forecast_baselines
 from weft.tasks.forecast.calibration import MEDIAN, Calibration, normal_quantiles, ordered
-from weft.tasks.forecast.direct import DirectNetwork
+from weft.tasks.forecast.direct import DirectNetwork, SmoothedNetwork
 from weft.tasks.forecast.linear import Array, LinearForm, LinearMap, Panel, first_value, make_panel
 from weft.tasks.forecast.network import NetworkForm, SeriesNetwork
 from weft.tasks.forecast.recurrent import AutoregressiveNetwork, RecurrentNetwork, StepNetwork
@@ -28,6 +28,7 @@ from weft.training.run import with_prefix
 LINEAR_MAP, LOG_LINEAR_MAP = "linear", "log-linear"  # the maps on values and on logarithms, which have to be positive
 NETWORKS: Mapping[str, Callable[[NetworkForm], SeriesNetwork]] = {
     "direct": DirectNetwork,
+    "es-rnn": SmoothedNetwork,
     "recurrent": RecurrentNetwork,
     "ar": AutoregressiveNetwork,
 }

@@ -36,6 +36,7 @@ from weft.training.loss import Loss
 if TYPE_CHECKING:
     from weft.tasks.forecast.model import SeriesRows
 
+NO_ATTENTION = "none"
 LEVEL_TENSOR = torch.tensor(QUANTILE_LEVELS)
 ROWS_AT_ONCE = 512  # series that are forecast at a time
 
@@ -53,6 +54,7 @@ class NetworkForm:
         calendar: how many of them, the last ones, are features of the calendar.
         past: the number of past covariates.
         static: the number of features that do not change within a series.
+        attention: of the steps of the horizon, where all are forecast at once: its score, or NO_ATTENTION.
         cell: the name of its cell.
         hidden_size: its hidden units.
         dropout: its dropout rate.
@@ -71,6 +73,7 @@ class NetworkForm:
     calendar: int = 0
     past: int = 0
     static: int = 0
+    attention: str = NO_ATTENTION
 
     def __post_init__(self) -> None:
         if (

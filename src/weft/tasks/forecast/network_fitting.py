@@ -174,6 +174,7 @@ def plan_networks(rows: SeriesRows, config: ForecastConfig) -> NetworkPlan:
         dropout=model.dropout,
         distribution=model.distribution,
         calendar=calendar,
+        attention=model.attention,
     )
     epochs = train.epochs if train.epochs > 0 else min(max(windows // EPOCH_WINDOWS, FEWEST_EPOCHS), LIMIT_OF_EPOCHS)
     descent = TrainConfig(

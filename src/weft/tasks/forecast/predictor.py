@@ -274,7 +274,7 @@ class ForecastPredictor(TaskPredictor):
             found = self.with_future(found, future)
         results = self.forecasts(found, horizon or self.model.horizon, levels)
         if is_dataframe(series):
-            table: ResultList[SeriesForecast] = type(series)(results.table())
+            table: ResultList[SeriesForecast] = self._dataframe(series, results.table())
             return table
         return results
 
@@ -367,9 +367,16 @@ class ForecastPredictor(TaskPredictor):
         """
         results = SeriesResults(self.anomaly_records(series, rate=rate))
         if is_dataframe(series):
-            table: ResultList[SeriesAnomalies] = type(series)(results.table())
+            table: ResultList[SeriesAnomalies] = self._dataframe(series, results.table())
             return table
         return results
+
+    def _dataframe(self, source: Any, columns: Mapping[str, Any]) -> Any:
+        """Columns as a DataFrame of the library of another; names of series are integers where they were."""
+        ids = [name for name in self.layout.columns.id or () if name in list(source.columns)]
+        if len(ids) == 1 and "unique_id" in columns and np.asarray(source[ids[0]].to_numpy()).dtype.kind in "iu":
+            columns = {**columns, "unique_id": np.array(columns["unique_id"]).astype(np.int64)}
+        return type(source)(columns)
 
     def follow_anomalies(
         self, lines: Iterable[str], series: Any = None, *, rate: float = 0.001
@@ -627,7 +634,7 @@ class ForecastPredictor(TaskPredictor):
         models = self._backtest_models(series, windows=windows, step=step, refit=refit)
         if is_dataframe(data):
             rows, levels = rows_of(series, self.layout), parse_levels(DEFAULT_LEVELS)
-            return type(data)(backtest_table(series, rows, models, baselines_of(against), levels))
+            return self._dataframe(data, backtest_table(series, rows, models, baselines_of(against), levels))
         return self._backtest_scores(series, models, baselines_of(against))
 
     def _backtest_scores(

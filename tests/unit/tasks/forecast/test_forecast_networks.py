@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas
 import pytest
@@ -66,6 +68,40 @@ def test_what_stands_under_the_mask_of_a_target_changes_no_bit(kind):
         gradients.append([loss.total, *(parameter.grad for parameter in network.parameters())])
     for other in gradients[1:]:
         assert all(torch.equal(first, second) for first, second in zip(gradients[0], other, strict=True))
+
+
+def test_smoothing_is_the_recursion_and_leaves_out_missing_values():
+    network, row = make("es-rnn"), waves()[0]
+    row[-3] = np.nan
+    panel = panel_of(SeriesRows([row]), FORM)
+    batch = batch_at(panel, panel.ends)
+    found = network.smoothed(batch)
+    values, seen = batch.lags[0].numpy(), batch.seen[0].numpy()
+    rates = network.rates(batch.lags).sigmoid()[0].detach().numpy()
+    level, season, past = values[:SEASON].mean(), [*(values[:SEASON] - values[:SEASON].mean())], []
+    for step, value in enumerate(values):
+        past.append(season[step % SEASON])
+        error = value - level - past[-1] if seen[step] else 0.0
+        level, season[step % SEASON] = level + rates[0] * error, past[-1] + rates[1] * error
+    forecast = [level + season[(FORM.lags + step) % SEASON] for step in range(HORIZON)]
+    assert seen.tolist().count(0.0) == 1
+    np.testing.assert_allclose(found.naive[0].detach(), forecast, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.lags[0].detach(), values - past - level, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("score", ["additive", "bilinear", "dot", "scaled_dot"])
+def test_steps_of_the_horizon_attend_to_the_segments(score):
+    form = replace(FORM, lags=24, attention=score)
+    network, rows = make("direct", form), waves(2)
+    early = rows[0].copy()
+    early[-2 * SEASON : -SEASON] += 3 * np.arange(SEASON)  # a segment, which the last outputs do not know alone
+    assert not np.allclose(network.forecast(SeriesRows([rows[0]])), network.forecast(SeriesRows([early])))
+    together = network.forecast(SeriesRows(rows))
+    np.testing.assert_allclose(together[1:], network.forecast(SeriesRows(rows[1:])), rtol=1e-5)
+    panel = panel_of(SeriesRows(rows), form)
+    network.train()
+    network.loss(batch_at(panel, panel.starts + 40)).total.backward()
+    assert all(parameter.grad.abs().sum() > 0 for name, parameter in network.named_parameters() if "atte" in name)
 
 
 @pytest.mark.parametrize("kind", NETWORKS)

@@ -226,7 +226,7 @@ def test_known_covariates_help_and_are_needed(tmp_path):
         model.forecast(past)
 
 
-@pytest.mark.parametrize("kind", ["linear", "direct", "recurrent", "ar"])
+@pytest.mark.parametrize("kind", ["linear", "direct", "es-rnn", "recurrent", "ar"])
 def test_past_and_static_covariates_help_and_go_along(kind, tmp_path):
     random = np.random.default_rng(0)
     frames = []
