@@ -679,6 +679,28 @@ def test_hostile_labels_stay_text(reader, tmp_path):
             assert page.evaluate("window.broken") is None
 
 
+def test_series_get_labels_and_tags(reader, tmp_path):
+    """A series is JSON in the box of the view, and so it is sent."""
+    page, evil = reader.page, "<img/src=x/onerror=broken=1>"
+    series = [[math.sin(step * (1.5 if number % 2 else 0.5)) for step in range(24)] for number in range(40)]
+    waves = [(one, ("quick", evil)[number % 2]) for number, one in enumerate(series)]
+    states = [(one, ["high" if value > 0 else evil for value in one]) for one in series]
+    runs = train_runs(tmp_path, {"waves": Recipe("classify", waves, SMALL), "states": Recipe("tag", states, SMALL)})
+    with served(*runs.values()) as server:
+        reader.address = server.address
+        for model, figure in (("waves", "Probability of each label"), ("states", "Tags")):
+            reader.open("label", model=model)  # begins with an example of the model
+            expect(page.locator("main")).to_contain_text(figure)
+            expect(page.get_by_label("Input (JSON)")).to_have_value(re.compile(r"^\["))
+            page.get_by_label("Input (JSON)").fill("[0.5, 0.9, null, -0.2, -0.9]")
+            expect(page.locator("main")).to_contain_text(evil)
+            page.wait_for_load_state("networkidle")  # a server that ends answers what is left with 503
+            page.get_by_label("Input (JSON)").fill("[0.5, 0.9")
+            expect(page.locator("main")).to_contain_text("The input is no JSON")
+            assert page.locator("main").locator("img, script, [onload], [onerror]").count() == 0
+            assert page.evaluate("window.broken") is None
+
+
 def test_learn_follows_a_training_run(reader, runs):
     """The steps of a run are taken here, one after the other, while the page looks at it."""
     page = reader.page

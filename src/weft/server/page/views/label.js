@@ -4,7 +4,7 @@ import { look, predict, useRequest } from '../api.js';
 import { named, useWords } from '../language.js';
 import { useParam } from '../location.js';
 import { percent, visible } from '../numbers.js';
-import { Bench, Choice, ModelPicker, TextBox, useModel } from '../components/controls.js';
+import { Bench, Choice, ModelPicker, TextBox, parsed, useModel } from '../components/controls.js';
 import { Drawn, Figure, Shown, TextFigure } from '../components/figure.js';
 import { sharesFigure } from '../components/record.js';
 import { Empty, Result } from '../components/status.js';
@@ -42,9 +42,9 @@ function Unknown({ words }) {
   return words?.length ? html`<p class="hint">${t('unknown', { words: words.join(', ') })}</p>` : null;
 }
 
-function Classified({ model, text }) {
+function Classified({ model, text, value }) {
   const t = useWords();
-  const request = useRequest((signal) => predict(model.name, 'classify', text, {}, signal), [model.name, text]);
+  const request = useRequest((signal) => predict(model.name, 'classify', value, {}, signal), [model.name, text]);
   return html`<div class="stack">
     <${Result} request=${request}>${(found) => {
       const [figure, all] = [sharesFigure(found.probabilities, found.label), Object.keys(found.probabilities).length];
@@ -115,14 +115,15 @@ function Marginals({ model, text, at, words }) {
   }}<//>`;
 }
 
-function Tagged({ model, text }) {
+function Tagged({ model, text, value }) {
   const t = useWords();
   const [selected, select] = useState(null);
-  const request = useRequest((signal) => predict(model.name, 'tag', text, {}, signal), [model.name, text]);
+  const request = useRequest((signal) => predict(model.name, 'tag', value, {}, signal), [model.name, text]);
   const hue = hues(model.labels ?? []);
   return html`<${Result} request=${request}>${(found) => {
     const { words, tags, confidence, spans = [] } = found;
     const at = selected !== null && selected < words.length ? selected : null;
+    const read = value === text ? found.text : text; // a text as its words are, or a series as JSON
     return html`<div class="stack">
       <${Figure} title=${t('tagsTitle')} note=${t('tagsNote', { p: percent(found.probability) })} data=${found}
         figure=${{ kind: 'ColouredText', tokens: words.map((word, place) => `${word}/${tags[place]}`), values: confidence, label: t('probability') }}>
@@ -133,8 +134,8 @@ function Tagged({ model, text }) {
           <tbody>${spans.map((span) => html`<tr><td>${[span.words].flat().join(' ')}</td><td><span class=${hue(span.label)}><i class="swatch"></i>${span.label}</span></td></tr>`)}</tbody></table></div></div>` : null}
         <p class="hint">${t('tagHint')}</p>
       <//>
-      ${at !== null && model.probes.includes('evidence') ? html`<${Evidence} model=${model} text=${found.text} position=${at} mark=${at} what=${`${words[at]}: ${tags[at]}`} />` : null}
-      ${model.probes.includes('posterior') ? html`<${Marginals} model=${model} text=${found.text} at=${at} words=${words} />` : null}
+      ${at !== null && model.probes.includes('evidence') ? html`<${Evidence} model=${model} text=${read} position=${at} mark=${at} what=${`${words[at]}: ${tags[at]}`} />` : null}
+      ${model.probes.includes('posterior') ? html`<${Marginals} model=${model} text=${read} at=${at} words=${words} />` : null}
     </div>`;
   }}<//>`;
 }
@@ -164,13 +165,16 @@ export function Label({ models }) {
   const [text, setText] = useParam('text', kind === 'fill' && example ? withBlank(example) : example);
   const Kind = KINDS[kind];
   const blank = kind === 'fill' && !text.includes('_');
+  const ofText = (model.operations[kind]?.input.type ?? 'string') === 'string';
+  const value = ofText ? text : parsed(text);
   return html`<${Bench} panel=${html`
     <${ModelPicker} models=${models} value=${model.name} missing=${missing} onChange=${setModel} />
     ${kinds.length > 1 ? html`<${Choice} label=${t('use')} value=${kind} onChange=${setKind} options=${kinds.map((one) => [one, named(t, 'task', one)])} />` : null}
-    <${TextBox} label=${t('text')} value=${text} onChange=${setText} rows=${5} />
+    <${TextBox} label=${t(ofText ? 'text' : 'jsonInput')} value=${text} onChange=${setText} rows=${5} />
     ${kind === 'fill' ? html`<button class="button small" onClick=${() => setText(`${text.trimEnd()} ${BLANK}`.trimStart())}>${t('addBlank')}</button>
       <p class="hint">${t('blankHint')}</p>` : null}`}>
-    ${text.trim() && !blank ? html`<${Kind} key=${`${model.name} ${kind}`} model=${model} text=${text} />`
+    ${value === undefined ? html`<${Empty} title=${t('noJson')} />`
+      : text.trim() && !blank ? html`<${Kind} key=${`${model.name} ${kind}`} model=${model} text=${text} value=${value} />`
       : html`<${Empty} title=${blank ? t('noBlank') : t('labelEmpty')}>${blank ? t('blankHint') : t('labelHint')}<//>`}
   <//>`;
 }
