@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import IO, Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from weft.tasks.operation import Option
 ShowInterval = Annotated[
     bool, Option("Show the forecast of each value, and the ends of the interval without an alarm.")
 ]
+LONGEST_LINE = 1 << 20  # characters
 LONGEST_GAP = 100_000  # steps between a value and the one before it
 
 
@@ -169,6 +171,26 @@ class FollowedValue(NamedTuple):
     values: Array
 
 
+def lines_as_they_arrive(stream: IO[str]) -> Iterator[str]:
+    """The lines of a stream, each as soon as it is there.
+
+    Raises:
+        WeftError: a line is too long to be one of values, or no text.
+    """
+    for number in itertools.count(1):
+        try:
+            line = stream.readline(LONGEST_LINE)
+        except UnicodeDecodeError as error:
+            raise WeftError(f"line {number} or one after it is no text: {error}", expected="UTF-8 text") from error
+        if not line:
+            return
+        if len(line) == LONGEST_LINE:
+            raise WeftError(
+                f"line {number} has {LONGEST_LINE:,} characters or more", expected="a line for the values of each step"
+            )
+        yield line
+
+
 def read_followed(lines: Iterable[str], layout: Series) -> Iterator[FollowedValue]:
     """The values of lines: `value`, `time,value` or `name,time,value` as CSV, or JSON objects with "y".
 
@@ -181,7 +203,10 @@ def read_followed(lines: Iterable[str], layout: Series) -> Iterator[FollowedValu
         if text.startswith("{"):
             yield _of_json(text, number, layout)
             continue
-        cells = [cell.strip() for cell in next(csv.reader([text]))]
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([text]))]
+        except csv.Error as error:
+            raise WeftError(f"line {number} is {short_repr(text)}: {error}", expected="values with commas") from error
         if number == 1 and not all(_is_number(cell) for cell in cells[-len(layout.channels) :]):
             names = cells
             continue
@@ -211,7 +236,7 @@ def _of_cells(cells: Sequence[str], names: Sequence[str] | None, number: int, la
 def _of_json(text: str, number: int, layout: Series) -> FollowedValue:
     try:
         record: Mapping[str, Any] = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WeftError(f"line {number} is no JSON: {error}", expected='{"ds": ..., "y": ...}') from error
     values = record.get("y", [record.get(name) for name in layout.channels])
     cells = ["" if one is None else str(one) for one in (values if isinstance(values, list) else [values])]

@@ -22,7 +22,13 @@ from weft.metrics.paired import ExampleStatistics
 from weft.series import Series, SeriesSet, TimeSeries
 from weft.series.archives import series_of_json
 from weft.tasks.forecast.anomalies import Detector
-from weft.tasks.forecast.anomaly_records import SeriesAnomalies, alarms_in_words, follow_series, score_series
+from weft.tasks.forecast.anomaly_records import (
+    SeriesAnomalies,
+    alarms_in_words,
+    follow_series,
+    lines_as_they_arrive,
+    score_series,
+)
 from weft.tasks.forecast.backtest import backtest_record, backtest_table
 from weft.tasks.forecast.baselines import BASELINES
 from weft.tasks.forecast.calibration import MEDIAN, quantile_at
@@ -350,7 +356,7 @@ class ForecastPredictor(TaskPredictor):
         came before the lines of standard input.
         """
         if follow:
-            yield from self.follow_anomalies(iter(sys.stdin.readline, ""), series, rate=rate)
+            yield from self.follow_anomalies(lines_as_they_arrive(sys.stdin), series, rate=rate)
         else:
             yield from score_series(self.detector, self.read_series(series), self._trained, rate=rate)
 

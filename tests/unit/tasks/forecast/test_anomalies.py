@@ -20,7 +20,7 @@ from weft.errors import WeftError
 from weft.series.frequency import Frequency
 from weft.server.operations import served_operations
 from weft.tasks.forecast.anomalies import Tail, fit_linear_detector
-from weft.tasks.forecast.anomaly_records import alarms_in_words
+from weft.tasks.forecast.anomaly_records import alarms_in_words, lines_as_they_arrive
 from weft.tasks.forecast.task import TASK
 
 SEASON, TRAINED, LENGTH = 24, 480, 960
@@ -126,6 +126,24 @@ def test_the_command_follows_lines_after_data(folder, tmp_path):
     whole = {one["ds"]: one for one in csv.DictReader(io.StringIO(table_of_all)) if one["unique_id"] == "b"}
     assert [row["score"] for row in rows] == [whole[row["ds"]]["score"] for row in rows]
     assert whole[str(after.ds.iloc[SPIKE - 650])]["anomaly"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (b"\xff\xfe\n", "line 1 or one after it is no text"),
+        (b'{"y":' + b"[" * 100_000, "line 1 is no JSON: maximum recursion depth"),
+        (b"7" * 3_000_000, "line 1 has 1,048,576 characters or more"),
+        (b"20\n" + b"1," * 100_000 + b"\n", "line 2 has 100001 cells"),
+        (b"1\r2,3\n", "expected values with commas"),
+        (b'{"y": {}}\n', "line 1 has the value '{}'"),
+        (b'{"y": 1e400}\n', "line 1 has a value that is infinite or too large"),
+    ],
+)
+def test_hostile_lines_are_refused_in_words(model, lines, message):
+    stream = io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8", newline="\n")
+    with pytest.raises(WeftError, match=message):
+        list(model.follow_anomalies(lines_as_they_arrive(stream), table(names=("a",), last=TRAINED)))
 
 
 def test_a_line_is_scored_before_the_next_is_read(model):
