@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from weft.engine import dropout
+from weft.engine.dropout import dropout
 
 
 class ChannelLayer(nn.Module):

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -186,19 +187,17 @@ class Corpus:
         >>> [list(document.lines()) for document in shouted.documents()]
         [['ONE LINE\\n', 'ANOTHER\\n']]
         """
-        return Corpus(self.name, tuple(_with_lines(document, change) for document in self._documents))
+
+        def changed(document: Document) -> BinaryIO:
+            return io.BytesIO("".join(f"{change(line.rstrip(chr(10)))}\n" for line in document.lines()).encode())
+
+        documents = (Document(one.name, one.location, partial(changed, one)) for one in self._documents)
+        return Corpus(self.name, tuple(documents))
 
 
 def open_documents(source: str | Path, encoding: str = "utf-8") -> list[Document]:
     """The documents at `source`, blank ones included; see `Corpus.open`."""
     return [Document(*entry, encoding) for entry in sources.entries(str(source))]
-
-
-def _with_lines(document: Document, change: Callable[[str], str]) -> Document:
-    def changed() -> BinaryIO:
-        return io.BytesIO("".join(f"{change(line.rstrip(chr(10)))}\n" for line in document.lines()).encode())
-
-    return Document(document.name, document.location, changed)
 
 
 def _bytes_of(text: str) -> Callable[[], BinaryIO]:

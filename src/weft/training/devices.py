@@ -10,7 +10,8 @@ from typing import TypeVar
 import torch
 
 from weft.config import auto_settings, resolve_auto
-from weft.engine import library, precision
+from weft.engine.library import library
+from weft.engine.precision import precision
 from weft.errors import WeftError
 from weft.training.environment import in_group
 

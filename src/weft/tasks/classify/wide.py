@@ -164,7 +164,9 @@ def is_worthwhile(texts: Sequence[TextKeys], labels: int, held_out: int) -> bool
 
 def folds(texts: Sequence[TextKeys]) -> list[tuple[list[int], list[int]]]:
     """For each fold the texts outside of it, which models are fitted to, and those inside, which they score."""
-    fold_of = _folds(texts)
+    known: dict[tuple[bytes, bytes], int] = {}  # equal texts have the same fold
+    keys = ((text.tokens.tobytes(), text.characters.tobytes()) for text in texts)
+    fold_of = [known.setdefault(key, len(known)) % FOLDS for key in keys]
     found = []
     for fold in range(FOLDS):
         inside = [row for row, own in enumerate(fold_of) if own == fold]
@@ -172,12 +174,6 @@ def folds(texts: Sequence[TextKeys]) -> list[tuple[list[int], list[int]]]:
         if inside and others:
             found.append((others, inside))
     return found
-
-
-def _folds(texts: Sequence[TextKeys]) -> list[int]:
-    """The fold of each text. Equal texts have the same one."""
-    known: dict[tuple[bytes, bytes], int] = {}
-    return [known.setdefault((text.tokens.tobytes(), text.characters.tobytes()), len(known)) % FOLDS for text in texts]
 
 
 def store_ngrams(

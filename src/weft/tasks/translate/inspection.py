@@ -55,7 +55,9 @@ def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
         lengths = torch.full((len(x),), x.shape[1])
         outputs, state = model.encoder.stack(x, lengths=lengths)
         encoded = Encoded(outputs, state, lengths.to(outputs.device))
-        return model.readout(model.decode(encoded, _repeat(pad([best()]), len(x))).outputs)
+        target = pad([best()])
+        targets = Padded(target.ids.expand(len(x), -1), target.lengths.expand(len(x)))
+        return model.readout(model.decode(encoded, targets).outputs)
 
     def attention() -> AttentionWeights:
         weights = model.attention_weights(TranslationBatch(pad([source.ids]), pad([best()])))
@@ -75,7 +77,3 @@ def inspect_translate(predictor: TranslatePredictor, text: str) -> Inspection:
     return Inspection(
         network=network, search=search, attention=attention if model.has_attention else None, missing=missing
     )
-
-
-def _repeat(rows: Padded, count: int) -> Padded:
-    return Padded(rows.ids.expand(count, -1), rows.lengths.expand(count))
