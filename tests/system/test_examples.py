@@ -29,3 +29,14 @@ def test_bidirectional_misuse():
     assert values(done.stdout, "the target itself")[1] > 0.8, "the other one looks at little else"
     assert values(done.stdout, "1 after the target")[0] == 0
     assert "bidirectional" in done.stdout.splitlines()[-1]
+
+
+def test_errors_accumulate(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "errors_accumulate.py"), "--out", str(tmp_path / "errors.svg")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    errors = [values(done.stdout, f"{ahead} ")[0] for ahead in (1, 4, 16, 64)]
+    assert errors == sorted(errors)
+    assert errors[0] < 0.23, "one step ahead the error is hardly larger than the noise"
+    assert errors[3] > 2 * errors[0]
+    assert "64 ahead" in (tmp_path / "errors.svg").read_text(encoding="utf-8")
