@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -388,3 +390,16 @@ def test_many_columns_take_linear_time(tmp_path):
     begin = time.thread_time()
     assert len(read_series(path).series) == 100_000
     assert time.thread_time() - begin < 20, "it was 37 s of the processor"
+
+
+def test_csv_needs_no_library_of_tables(tmp_path):
+    path = write(tmp_path / "x.csv", HOURS)
+    script = (
+        "import sys, weft\n"
+        "from weft.series import read_series\n"
+        f"assert len(read_series({str(path)!r}).series[0]) == 3\n"
+        "import weft.tasks.forecast.task\n"
+        "print(sorted({'pandas', 'polars', 'pyarrow', 'scipy', 'numba', 'statsmodels'} & sys.modules.keys()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
