@@ -195,7 +195,7 @@ def check_expansion(location: str, packed: int, unpacked: int) -> None:
     if unpacked > EXPANSION_FREE and unpacked > EXPANSION * packed:
         raise WeftError(
             f"{location}: {packed:,} bytes expand to {unpacked:,} or more",
-            expected=f"text, which expands less than {EXPANSION} times",
+            expected=f"text or numbers, which expand less than {EXPANSION} times",
             hint="unpack it yourself, if it is what you want to read",
         )
 
