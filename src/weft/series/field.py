@@ -212,7 +212,8 @@ class Series(Field[TimeSeries]):
             layout, **{name: None if part is None else _texts(part) for name, part in columns.items()}
         )
         categories = {str(name): _texts(values) for name, values in data["categories"].items()}
-        moments = {str(name): (float(mean), float(deviation)) for name, (mean, deviation) in data["moments"].items()}
+        written = data.get("moments", {})  # earlier runs have none
+        moments = {str(name): (float(mean), float(deviation)) for name, (mean, deviation) in written.items()}
         if not all(math.isfinite(mean) and 0 < deviation < math.inf for mean, deviation in moments.values()):
             raise ValueError("static numbers have finite means, and deviations above 0")
         return cls(names[0], names[1], names[2], names[3], frequency, form, read, categories, moments)

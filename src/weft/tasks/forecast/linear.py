@@ -465,7 +465,8 @@ class LinearMap:
         cls, tensors: Mapping[str, Tensor], data: Mapping[str, Any], horizon: int, season: int, log: bool
     ) -> LinearMap:
         """The inverse of `tensors` and `to_json`. A ValueError or KeyError says that they are not those of a map."""
-        form = LinearForm(horizon, season, log=log, **{name: int(data[name]) for name in MAP_SIZES})
+        sizes = {"past": 0, "static": 0, **data}  # of earlier runs, which read no such covariates
+        form = LinearForm(horizon, season, log=log, **{name: int(sizes[name]) for name in MAP_SIZES})
         weights, deviations, components = (tensors[name].numpy() for name in ("weights", "deviations", "components"))
         size = min(COMPONENTS, form.common)
         if (
