@@ -349,6 +349,7 @@ class RunCall(NamedTuple):
     d_outputs_stride: Int  # 0: one value for all
     train: Int  # whether values are kept for the backward pass
     precision: Int  # of products: Precision; those of doubles are exact
+    half_kept: Int  # whether what directions keep is in bfloat16: two values in the place of one
     tables: Int
     layers: Int
 

@@ -236,6 +236,7 @@ std::vector<T> run_layer(const Library& library, const Cell& cell, weft::Precisi
                                           .d_outputs_stride = H,
                                           .train = train,
                                           .precision = static_cast<int64_t>(precision),
+                                          .half_kept = 0,
                                           .tables = 0,
                                           .layers = 1});
         records.add(weft::abi::Layer<T>{.directions = 1, .keep = 0, .seed = 0});

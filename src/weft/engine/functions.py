@@ -18,6 +18,7 @@ from weft.abi import Precision
 from weft.engine.autograd import apply_of, differentiable_gradients, one_at_a_time
 from weft.engine.embedding import lookup
 from weft.engine.layers import Layers, backward, forward
+from weft.engine.precision import keeps_half
 from weft.engine.recompute import recompute
 from weft.engine.tensors import as_int64
 
@@ -38,6 +39,8 @@ def run(
     if train and layers.precision is Precision.int8:
         layers.precision = Precision.exact  # it has no backward pass
     layers.in_transform = _in_transform()
+    if train and not layers.in_transform and keeps_half():
+        layers.keep_half()
     if train or layers.in_transform:
         outputs, *last, _ = _apply(_LayersOverTime, layers, len(flat), train, lengths, x, *flat, *tables)
     else:

@@ -63,6 +63,7 @@ class Layers:
         self.width = 0  # of the outputs
         self.are_parameters: list[bool] = []  # or initial states, in the order of `run`
         self.in_transform = False  # of torch.func
+        self.half_kept = False  # what is kept is in bfloat16
         keep = keep_threshold(dropout) if dropout else 0
         for layer in layers:
             self.between += self.width
@@ -76,6 +77,16 @@ class Layers:
                 self.kept += sum(plan.kept_sizes)
                 self.width += plan.hidden_size
                 self.are_parameters += [True] * len(plan.names) + [False] * plan.states
+
+    def keep_half(self) -> None:
+        """Keeps values in bfloat16, if the core can: where products read them as they are, it has no such kernel."""
+        self.half_kept = all(direction.plan.keeps_half for layer in self.directions for direction in layer)
+
+    def kept_elements(self, tokens: int) -> int:
+        """The elements of the memory that are kept for so many tokens."""
+        if not self.half_kept:
+            return tokens * self.kept
+        return sum(-(-tokens * sum(each.plan.kept_sizes) // 2) for layer in self.directions for each in layer)
 
     def has_parameters(self, marked: Sequence[bool]) -> bool:
         """Whether a parameter, not a state, is marked among them."""
@@ -109,11 +120,12 @@ def forward(
     direction keeps, with room for at least `room` tokens, embedded rows and outputs between layers."""
     rows, steps = layers.shape(x)
     dtype, size = flat[0].dtype, layers.inside(rows * steps)
+    layers.half_kept = layers.half_kept and train and dtype is torch.float32
     outputs = empty((rows, steps, layers.width), dtype)
     last = [torch.empty(rows, width, dtype=dtype) for width in layers.states]
     if train:
         tokens = rows * steps if lengths is None else sum(lengths.tolist())
-        size += max(tokens, room) * layers.kept
+        size += layers.kept_elements(max(tokens, room))
     memory = empty((size,), dtype) if train or size else None
     by_id = x is not None and not x.is_floating_point()
     call = _run_call(
@@ -132,6 +144,7 @@ def forward(
         d_outputs_stride=0,
         train=train,
         precision=layers.precision,
+        half_kept=layers.half_kept,
         tables=layers.tables,
         layers=layers.count,
     )
@@ -189,6 +202,7 @@ def backward(
         d_outputs_stride=stride,
         train=True,
         precision=layers.precision,
+        half_kept=layers.half_kept,
         tables=layers.tables,
         layers=layers.count,
     )

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from weft import abi
+from weft.abi import Buffer
 from weft.cells import Cell
 from weft.compiler import Program
 from weft.engine.encode import encode
@@ -47,6 +48,11 @@ class Plan:
             program.blocks * program.hidden_size,
             program.extra * program.hidden_size,
         ]  # elements a token
+        # Whether what is kept may be in bfloat16: weights that are read transposed have their operands elsewhere.
+        self.keeps_half = not any(
+            product.operand.buffer == Buffer.GATES or any(block.weight.turned for block in product.blocks)
+            for product in program.products
+        )
         # A hash of its content below 2^63: the same in every process. The operators and the layout are part of it,
         # since torch finds compiled graphs on disk by it, and those of another version call other operators.
         code = array("q", encode(program, self.names, self.shapes, handle=0))

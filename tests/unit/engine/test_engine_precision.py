@@ -235,3 +235,42 @@ def test_a_compiled_layer_follows_the_precision():
         assert torch.equal(compiled(x), expected)
     assert torch.equal(compiled(x), plain)
     assert not torch.equal(plain, expected)
+
+
+def gradients_of(layer, x, lengths, *, name="float32", kept="float32"):
+    """Outputs, the gradients of the parameters and of x, and the bytes that the forward pass keeps beside x."""
+    layer.zero_grad()
+    x = x.detach().requires_grad_()
+    saved = {}
+
+    def pack(tensor):
+        saved[tensor.data_ptr()] = tensor.nbytes
+        return tensor
+
+    with precision(name, kept=kept), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        outputs, _ = layer(x, lengths=lengths)
+    (outputs * torch.linspace(-1, 1, outputs.numel()).view_as(outputs)).sum().backward()
+    own = {x.data_ptr(), lengths.data_ptr(), *(parameter.data_ptr() for parameter in layer.parameters())}
+    size = sum(size for place, size in saved.items() if place not in own)
+    return outputs.detach(), [x.grad, *(parameter.grad.clone() for parameter in layer.parameters())], size
+
+
+@pytest.mark.parametrize("name", ["float32", "bf16"])
+@pytest.mark.parametrize("hidden", [64, 37, 600])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn", "gru-reset-before", "slstm"])
+def test_kept_values_in_bf16_take_half_of_the_memory_and_change_gradients_a_little(cell, hidden, name):
+    torch.manual_seed(0)
+    layer, x = Recurrent(CELLS[cell](16, hidden)), torch.randn(6, 9, 16)
+    lengths = torch.tensor([9, 1, 4, 9, 0, 7])
+    outputs, exact, size = gradients_of(layer, x, lengths, name=name)
+    same, found, half = gradients_of(layer, x, lengths, name=name, kept="bf16")
+    assert torch.equal(same, outputs)
+    assert half == pytest.approx(size / 2, abs=4)
+    errors = [float((a - b).norm() / a.norm()) for a, b in zip(exact, found, strict=True)]
+    assert 1e-4 < max(errors) < 0.03
+    assert gradients_of(layer, x, lengths, name=name)[1][1].equal(exact[1])  # only inside of the block
+
+
+def test_a_kept_precision_that_is_none():
+    with pytest.raises(weft.WeftError, match="float16"), precision("float32", kept="float16"):
+        pass

@@ -13,6 +13,8 @@
 // its results are not those of x86.
 #pragma once
 
+#include <type_traits>
+
 #include "vector.hpp"
 
 namespace weft {
@@ -135,6 +137,30 @@ inline Vec<float> dot(Vec<float> sum, const float* a, Vec<float> b) {
 }
 
 #endif
+
+// Values as the upper halves of floats, and back. Other types have no halves.
+template <typename T>
+inline void compress(const T* from, int64_t count, uint16_t* to) {
+    if constexpr (std::is_same<T, float>::value)
+        for (int64_t i = 0; i < count; ++i) {
+            const uint32_t bits = bits_of(from[i]), quiet = bits >> 16 | 0x40u;
+            const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+            to[i] = static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+        }
+}
+// Where value `index` is, from a pointer to such values that stands as one to T.
+template <typename T>
+inline T* half_at(T* base, int64_t index) {
+    return reinterpret_cast<T*>(reinterpret_cast<uint16_t*>(base) + index);
+}
+template <typename T>
+inline void expand(const uint16_t* from, int64_t count, T* to) {
+    if constexpr (std::is_same<T, float>::value)
+        for (int64_t i = 0; i < count; ++i) {
+            const uint32_t bits = static_cast<uint32_t>(from[i]) << 16;
+            std::memcpy(to + i, &bits, sizeof bits);
+        }
+}
 
 // Pairs of the rows of a panel of floats, (depth, columns), in a panel of words, (pairs(depth), columns).
 inline void join_depths(const float* panel, int64_t depth, int64_t columns, float* to) {

@@ -64,6 +64,7 @@ struct Direction {
     const T* x;            // (B, T, inputs); or both,
     int64_t distinct = 0;  // and x has so many rows: ids say which of them is read where
     T* kept;               // (tokens, program->kept()): values kept for the backward pass
+    bool half_kept;        // they are in bfloat16: GATES and EXTRA point to numbers of 16 bits
     T* d_x;                // (B, T, inputs), or nullptr: not wanted
     T* base[BUFFERS];
     int64_t stride[BUFFERS];

@@ -29,9 +29,10 @@ struct Gemm {
     const T* start = nullptr;  // a row that every row of C begins with; nullptr: zeros
     // The row in memory of each row of A, each depth of B and each row of C; nullptr: the same index.
     const int64_t *a_index = nullptr, *b_index = nullptr, *c_index = nullptr;
-    bool add = false;   // to the values of C
-    bool late = false;  // B is only known after the loop
-    int next = -1;      // the product that adds to the same C after this one
+    bool add = false;     // to the values of C
+    bool late = false;    // B is only known after the loop
+    bool half_b = false;  // B is in bfloat16, contiguous in columns
+    int next = -1;        // the product that adds to the same C after this one
     T* packed = nullptr;
     Precision precision = Precision::exact;
 
@@ -61,6 +62,14 @@ inline void copy_few(const T* from, int64_t count, T* to) {
 template <typename T>
 void pack_elements(const Gemm<T>& work, int64_t p, T* to) {
     const int64_t first = p * kPanel<T>, some = std::min<int64_t>(kPanel<T>, work.columns - first);
+    if (work.half_b) {
+        for (int64_t k = 0; k < work.depth; ++k, to += kPanel<T>) {
+            const auto* from = reinterpret_cast<const uint16_t*>(work.b) + k * work.b_depth + first;
+            expand(from, some, to);
+            std::fill(to + some, to + kPanel<T>, T(0));
+        }
+        return;
+    }
     if (work.b_column == 1)
         return copy_into_panel(
             [&](int64_t k) { return work.b + (work.b_index ? work.b_index[k] : k) * work.b_depth + first; }, work.depth,

@@ -38,13 +38,15 @@ template <typename T>
 class Interpreter {
   public:
     // `arena` holds arena_size() elements. `sums` has a pointer for each row, to H, padded, elements for each sum,
-    // which are added to; rows may share them.
-    Interpreter(const Code& code, int64_t hidden, T* arena, std::vector<T*> sums)
+    // which are added to; rows may share them. `half_kept`: what is kept is in bfloat16 (Direction::half_kept).
+    Interpreter(const Code& code, int64_t hidden, T* arena, std::vector<T*> sums, bool half_kept = false)
         : code_(code), hidden_(hidden), padded_(round_up(hidden, kWidth<T>)), direct_(is_direct(hidden)),
           sums_(std::move(sums)) {
         tile_rows_ = std::max<int64_t>(1, kTileLanes / padded_);
         chunk_ = direct_ && !code.whole_rows ? std::min(hidden, kTileLanes) : padded_;
         where_.resize(code.places.size());
+        for (const Place& place : code.places)
+            is_half_.push_back(half_kept && (place.buffer == GATES || place.buffer == EXTRA));
         const size_t entries =
             code.places.size() + code.constants.size() + static_cast<size_t>(code.sums + code.registers);
         table_.resize(entries * static_cast<size_t>(tile_rows_));
@@ -53,11 +55,14 @@ class Interpreter {
             for (int64_t r = 0; r < tile_rows_; ++r, arena += chunk_) row(entry)[r] = arena;
             ++entry;
         };
-        for (; !direct_ && entry < code.places.size();) {
+        while (entry < code.places.size()) {
+            if (direct_ && !is_half_[entry]) {
+                ++entry;
+                continue;
+            }
             std::fill(arena, arena + tile_rows_ * chunk_, T(0));
             own();
         }
-        entry = code.places.size();
         for (double value : code.constants) {
             std::fill(arena, arena + chunk_, static_cast<T>(value));
             std::fill_n(row(entry++), tile_rows_, arena);
@@ -93,28 +98,45 @@ class Interpreter {
     T** row(size_t entry) { return table_.data() + entry * static_cast<size_t>(tile_rows_); }
     T** row(int entry) { return row(static_cast<size_t>(entry)); }
 
+    bool is_half(int place) const { return is_half_[static_cast<size_t>(place)]; }
+    uint16_t* half(int place, int64_t r) const {
+        const Where<T>& where = where_[static_cast<size_t>(place)];
+        return reinterpret_cast<uint16_t*>(where.base) + where.index[r] * where.stride;
+    }
+
     void run_rows(const Segment& segment, int64_t first, int64_t rows) {
         for (int p : segment.used)
-            for (int64_t r = 0; r < rows; ++r) row(p)[r] = where_[static_cast<size_t>(p)].row(first + r);
+            for (int64_t r = 0; r < rows && !is_half(p); ++r) row(p)[r] = where_[static_cast<size_t>(p)].row(first + r);
         for (int64_t column = 0; column < hidden_; column += chunk_) {
             if (segment.accumulates) point_to_sums(first, rows, column);
             const int64_t lanes = std::min(chunk_, hidden_ - column);
+            for (int p : segment.loads)
+                for (int64_t r = 0; r < rows && is_half(p); ++r) expand(half(p, first + r) + column, lanes, row(p)[r]);
             for (const Instruction& i : segment.instructions) step(i, rows, lanes);
+            for (int p : segment.stores)
+                for (int64_t r = 0; r < rows && is_half(p); ++r)
+                    compress(row(p)[r], lanes, half(p, first + r) + column);
             if (chunk_ < hidden_)
                 for (int p : segment.used)
-                    for (int64_t r = 0; r < rows; ++r) row(p)[r] += lanes;
+                    for (int64_t r = 0; r < rows && !is_half(p); ++r) row(p)[r] += lanes;
         }
     }
 
     void run_copies(const Segment& segment, int64_t first, int64_t rows) {
         for (int p : segment.loads)
             for (int64_t r = 0; r < rows; ++r)
-                copy_row(where_[static_cast<size_t>(p)].row(first + r), hidden_, row(p)[r]);
+                if (is_half(p))
+                    expand(half(p, first + r), hidden_, row(p)[r]);
+                else
+                    copy_row(where_[static_cast<size_t>(p)].row(first + r), hidden_, row(p)[r]);
         if (segment.accumulates) point_to_sums(first, rows, 0);
         for (const Instruction& i : segment.instructions) step(i, rows, padded_);
         for (int p : segment.stores)
             for (int64_t r = 0; r < rows; ++r)
-                copy_row(row(p)[r], hidden_, where_[static_cast<size_t>(p)].row(first + r));
+                if (is_half(p))
+                    compress(row(p)[r], hidden_, half(p, first + r));
+                else
+                    copy_row(row(p)[r], hidden_, where_[static_cast<size_t>(p)].row(first + r));
     }
 
     void point_to_sums(int64_t first, int64_t rows, int64_t column) {
@@ -250,6 +272,7 @@ class Interpreter {
     std::vector<T*> sums_;
     int64_t tile_rows_, chunk_;
     std::vector<Where<T>> where_;
+    std::vector<bool> is_half_;  // of places: values in bfloat16, which are copied in and out
     std::vector<T*> table_;
     size_t first_sum_;
 };

@@ -63,6 +63,7 @@ class Run {
                 call.x = x;
                 call.d_x = d_x;
                 call.train = train;
+                call.half_kept = given.half_kept != 0;
                 if (train) memory = keep(call, memory);
                 layer.width += call.program->hidden;
             }
@@ -119,10 +120,11 @@ class Run {
     // Assigns the values that are kept for the backward pass; returns the memory after them.
     T* keep(Direction<T>& call, T* memory) {
         const Program& program = *call.program;
+        const int64_t gates = call.tokens * program.width(), kept = call.tokens * program.kept();
         call.kept = memory;
         call.put(GATES, memory, program.width());
-        call.put(EXTRA, memory + call.tokens * program.width(), program.extra * program.hidden);
-        return memory + call.tokens * program.kept();
+        call.put(EXTRA, call.half_kept ? half_at(memory, gates) : memory + gates, program.extra * program.hidden);
+        return memory + (call.half_kept ? pairs(kept) : kept);
     }
 
     // Outputs side by side, and their gradients, whose rows are `distance` apart.

@@ -99,7 +99,9 @@ void add_by_id(const Direction<T>& call, int64_t first, int64_t last) {
 template <typename T>
 bool fuses_input(const Direction<T>& call) {
     const bool exact = call.precision == Precision::exact;
-    if (call.ids || (call.rows < kFusedRows && exact)) return false;
+    if (call.ids) return false;
+    if (call.half_kept) return true;  // what is kept has no room for the projected input
+    if (call.rows < kFusedRows && exact) return false;
     if (call.precision == Precision::int8 && !fits_int8(call.inputs)) return false;
     if (call.has_small_weights()) return true;
     return !call.train && call.rows <= kMostFusedRows && (call.rows >= kTileRows || !exact);
@@ -123,7 +125,8 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
         arena.ask(call.base[VECTORS], vector_elements(call));
         if (call.fused_input) continue;
         call.put(INPUT, call.kept, width);
-        if (!call.kept || call.by_id) arena.ask(call.base[INPUT], (call.by_id ? kinds : call.tokens) * width);
+        if (!call.kept || call.half_kept || call.by_id)
+            arena.ask(call.base[INPUT], (call.by_id ? kinds : call.tokens) * width);
         if (!call.ids || call.distinct) {
             const int n = products.add({.rows = read,
                                         .columns = width,
@@ -255,7 +258,9 @@ void add_gradients(const Direction<T>& call, Gemms<T>& products, std::map<const 
                       size = gradient.blocks * H;
         const Place& operand = program.products[static_cast<size_t>(gradient.product)].operand;
         const T* d = call.base[gradient.gradient.buffer] + gradient.gradient.block * H;
-        const T* h = call.base[operand.buffer] + operand.block * H;
+        const bool half = call.half_kept && operand.buffer == EXTRA;
+        const T* h =
+            half ? half_at(call.base[EXTRA], operand.block * H) : call.base[operand.buffer] + operand.block * H;
         const int64_t d_stride = call.stride[gradient.gradient.buffer], h_stride = call.stride[operand.buffer];
         if (gradient.weight.transposed) {
             const int n = add({.rows = H,
@@ -283,6 +288,7 @@ void add_gradients(const Direction<T>& call, Gemms<T>& products, std::map<const 
                                .c = whole + gradient.weight.start * row,
                                .c_row = row});
             products[n].late = operand.buffer == OPERANDS;
+            products[n].half_b = half;
         }
     }
 }

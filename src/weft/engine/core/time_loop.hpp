@@ -23,8 +23,8 @@ class TimeLoop {
     TimeLoop(const Direction<T>& call, const Code& code, const PackedWeights<T>& weights, const Task& task,
              ThreadPool& pool)
         : call_(call), code_(code), weights_(weights), program_(*call.program), rows_(task.rows), pool_(pool),
-          H_(call.program->hidden),
-          interpreter_(code, H_, arena(call, code, static_cast<int64_t>(rows_.size())), sums_of(call, code, task)) {
+          H_(call.program->hidden), interpreter_(code, H_, arena(call, code, static_cast<int64_t>(rows_.size())),
+                                                 sums_of(call, code, task), call.half_kept) {
         const std::vector<int64_t>& rows = rows_;
         const size_t n = rows.size();
         offsets_.resize(n);
@@ -188,6 +188,11 @@ class TimeLoop {
             case D_OUTPUT:
             case STEP_MASK: return {call_.base[place.buffer] + column, call_.stride[place.buffer], spread_.data()};
             case INPUT: return input(column);
+            case GATES:
+            case EXTRA:
+                if (call_.half_kept)
+                    return {half_at(call_.base[place.buffer], column), call_.stride[place.buffer], token_.data()};
+                [[fallthrough]];
             default: return {call_.base[place.buffer] + column, call_.stride[place.buffer], token_.data()};
         }
     }
