@@ -19,11 +19,12 @@ from tools.tables import (
     FORECAST_SETS,
     OTHERS,
     cpu_minutes,
-    is_of_statsforecast,
+    is_of_others,
     of_row,
     of_series,
     peer_name,
     peers,
+    series_rows,
 )
 from weft.pictures.draw_curves import draw_curves
 from weft.pictures.figures import Curve, Curves
@@ -130,8 +131,8 @@ def forecasts() -> str:
     for name, title in FORECAST_SETS.items():
         points = [
             Point(SHORT.get(peer_name(one), peer_name(one)), one["seconds"] / 60, one["mase"], THEIRS)
-            for one in read("series")["rows"]
-            if one["set"] == name and is_of_statsforecast(one)
+            for one in series_rows(name)
+            if is_of_others(one)
         ]
         for model, label, hue in (("auto", "weft", OURS), ("linear", "its linear map alone", ALONE)):
             records = of_series(name, model)

@@ -734,33 +734,54 @@ SERIES_TITLES = {"mase": "MASE", "smape": "sMAPE", "scaled_crps": "scaled CRPS",
 def series(name: str) -> list[str]:
     """The forecasters of a set of series; means over seeds."""
     by_model: dict[str, list[Any]] = {}
-    for one in read("series")["rows"]:
-        if one["set"] == name:
-            by_model.setdefault(one["model"], []).append(one)
+    for one in series_rows(name):
+        by_model.setdefault(one["model"], []).append(one)
     body = []
-    ours_first = sorted(by_model.items(), key=lambda item: (item[0].startswith("statsforecast"), item[0]))
-    for model, records in ours_first:
+    for model, records in sorted(by_model.items(), key=lambda item: (is_of_others(item[1][0]), item[0])):
 
         def mean_of(score: str, digits: int, records: Sequence[Record] = records) -> str:
             return f"{mean(one[score] for one in records):.{digits}f}" if score in records[0] else ""
 
         scores = [mean_of(score, 3 if score != "msis" else 2) for score in SERIES_TITLES]
-        cells = [f"weft, {model}" if records[0]["seed"] else model, f"**{scores[0]}**", *scores[1:]]
+        cells = [model if is_of_others(records[0]) else f"weft, {model}", f"**{scores[0]}**", *scores[1:]]
         cells += [mean_of(f"coverage_{percent}", 3) for percent in (80, 95)]
         body.append([*cells, mean_of("seconds", 1), str(len(records)), measured(records)])
     heads = ["model", *SERIES_TITLES.values(), "inside 80 %", "inside 95 %", "CPU seconds", "runs", "measured"]
     return rows(heads, body)
 
 
+def series_parts() -> list[str]:
+    """The combination beside its best forecaster alone: of each horizon, and of the held-out horizons together."""
+    body = []
+    for name in FORECAST_SETS:
+        held_out = sorted({one["held_out"] for one in read("series")["rows"] if one["set"] == name and held(one)})
+        windows = {number: of_series(name, "auto", number) for number in (0, *held_out)}
+        windows = {number: own for number, own in windows.items() if all("parts" in one for one in own)}
+        lines = {"test values" if not number else f"{number} before": [own] for number, own in windows.items()}
+        if len(held_out) > 1:
+            lines["held out, mean"] = [windows[number] for number in held_out if number in windows]
+        for label, groups in lines.items():
+            auto = mean(mean(one["mase"] for one in group) for group in groups)
+            known = set.intersection(*({*one["parts"]} for group in groups for one in group))
+            alone = {part: mean(mean(one["parts"][part] for one in group) for group in groups) for part in known}
+            best = min(alone, key=lambda part: (alone[part], part))
+            cells = [name, label, f"**{auto:.3f}**", f"{best} {alone[best]:.3f}", f"{auto / alone[best]:.3f}"]
+            records = [one for group in groups for one in group]
+            shares = [f"{mean(one[part] for one in records):.3f}" for part in ("coverage_80", "coverage_95")]
+            body.append([*cells, *shares, measured(records)])
+    heads = ["set", "horizon", "auto, MASE", "its best forecaster alone", "ratio", "inside 80 %", "inside 95 %"]
+    return rows([*heads, "measured"], body)
+
+
 def forecasts() -> list[str]:
-    """The default forecaster beside the best one of statsforecast, a row for each set of which both are known."""
+    """The default forecaster beside the best one of other packages."""
     body = []
     for name, data in FORECAST_SETS.items():
-        ours, best = of_series(name, "auto"), best_of_statsforecast(name)
+        ours, best = of_series(name, "auto"), best_of_others(name)
         cells = [data, score([one["mase"] for one in ours], MASE), f"{100 * mean(inside(one) for one in ours):.1f}"]
         peer = f"{peer_name(best)} {shown(best['mase'], MASE)} ({minutes(best['seconds'] / 60)} min)"
         cells += [str(len(ours)), minutes(mean(one["seconds"] for one in ours) / 60), peer, measured(ours)]
-        body.append([*cells, f"`python -m benchmarks.series --sets {name} --models auto`"])
+        body.append([*cells, f"`python -m benchmarks.quality.series --sets {name} --models auto`"])
     heads = ["data", "MASE", "inside 80 % intervals, %", "seeds", "CPU minutes", "best other tool", "measured"]
     return rows([*heads, "command"], body)
 
@@ -770,28 +791,76 @@ def inside(record: Record) -> float:
     return found
 
 
-def of_series(name: str, model: str) -> list[Any]:
-    """The records of a forecaster on a set of series."""
-    return [one for one in read("series")["rows"] if (one["set"], one["model"]) == (name, model)]
+def held(record: Record) -> bool:
+    """Whether the scores are of a horizon before the test values."""
+    return "held_out" in record
 
 
-def best_of_statsforecast(name: str) -> Any:
-    """Their forecaster with the lowest MASE on a set of series."""
-    theirs = [one for one in read("series")["rows"] if one["set"] == name and is_of_statsforecast(one)]
-    return min(theirs, key=lambda one: one["mase"])
+def series_rows(name: str) -> list[Any]:
+    """The records of a set of series on test values."""
+    return [one for one in read("series")["rows"] if one["set"] == name and not held(one)]
 
 
-def is_of_statsforecast(record: Record) -> bool:
-    return str(record["model"]).startswith("statsforecast ")
+def of_series(name: str, model: str, held_out: int = 0) -> list[Any]:
+    """The records of a forecaster on a set of series: on test values, or on a horizon before them."""
+    wanted = (name, model, held_out)
+    return [one for one in read("series")["rows"] if (one["set"], one["model"], one.get("held_out", 0)) == wanted]
+
+
+def best_of_others(name: str) -> Any:
+    """The forecaster of another package with the lowest MASE on a set of series."""
+    return min(filter(is_of_others, series_rows(name)), key=lambda one: one["mase"])
+
+
+def is_of_others(record: Record) -> bool:
+    return str(record["model"]).startswith(("statsforecast ", "neuralforecast "))
 
 
 def peer_name(record: Record) -> str:
-    return str(record["model"]).removeprefix("statsforecast ")
+    """The name of a model without that of its package."""
+    return str(record["model"]).partition(" ")[2]
 
 
 def series_machine() -> list[str]:
     found = read("series")
     return prose(f"By `{found['command']}`: {found['machine']}; {found['versions']}.")
+
+
+def series_classification() -> list[str]:
+    """Classifiers of series; means over seeds."""
+    by_model: dict[tuple[str, str], list[Any]] = {}
+    for one in read("series-classification")["rows"]:
+        by_model.setdefault((one["set"], one["model"]), []).append(one)
+    body = []
+    for (data, model), records in by_model.items():
+        cells = [data, model if model == "weft" else f"aeon {model}", score([one["accuracy"] for one in records], "")]
+        body.append([*cells, f"{mean(one['seconds'] for one in records):.1f}", str(len(records)), measured(records)])
+    return rows(["data", "model", "accuracy, %", "CPU seconds", "runs", "measured"], body)
+
+
+def anomalies() -> list[str]:
+    """The labelled windows that are found, a row for each file and kind of model."""
+    body = []
+    for one in read("anomalies")["files"]:
+        windows = (
+            f"{one['windows']}, {one['in_training']} in the training part" if one["in_training"] else one["windows"]
+        )
+        cells = [one["file"], f"`{one['kind']}`", str(windows), f"**{one['found']}**", str(one["offline"])]
+        body.append([*cells, str(one["alarms"]["0.001"]), f"{one['values']:,}", measured([one])])
+    heads = ["file", "model", "labelled windows", "found", "by the z-score of the whole file"]
+    return rows([*heads, "alarms at a rate of 0.001", "values", "measured"], body)
+
+
+def anomalies_injected() -> list[str]:
+    found = read("anomalies")["injected"]
+    body = [[one["kind"], str(one["windows"]), f"**{one['found']}**", str(one["offline"])] for one in found]
+    sums = [sum(one[name] for one in found) for name in ("windows", "found", "offline")]
+    body.append(["all", str(sums[0]), f"**{sums[1]}**", str(sums[2])])
+    return [
+        *rows(["kind", "windows", "found", "z-score of the whole series"], body),
+        "",
+        f"Measured {measured(found)}.",
+    ]
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
@@ -836,4 +905,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "forecasts": forecasts,
     **{f"series, {name}": (lambda name=name: series(name)) for name in SERIES_SETS},
     "series, machine": series_machine,
+    "series, parts": series_parts,
+    "series, classification": series_classification,
+    "anomalies": anomalies,
+    "anomalies, injected": anomalies_injected,
 }

@@ -1,11 +1,13 @@
 """Anomaly scores on three labelled files of NAB, and on anomalies that are put into other series.
 
-    python -m benchmarks.quality.anomalies [--kind linear|hmm|autoencoder]
+    python -m benchmarks.quality.anomalies [--kinds linear hmm autoencoder] [--injected]
 
 A forecaster is trained on the first 15 % of a file. The threshold is lowered as long as there are at most two alarms
 for each labelled window, where alarms within an hour count once; a window is found if there is an alarm in it. Beside
 it stands an offline score, which sees the whole file: how many deviations a value is away from the mean of its time of
 the week. The labelled windows of a training part cannot be found by the forecaster: it is shown how many there are.
+`--injected` counts the same for anomalies of six kinds that are put into other series. Writes
+benchmarks/records/anomalies.json and the page.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import csv
 import gzip
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,10 +25,13 @@ import numpy as np
 
 import weft
 from benchmarks.quality.rows import data
+from tools.pages import write_pages
+from tools.records import RECORDS, machine, read, stamp, write
 from weft.tasks.forecast.anomalies import fit_linear_detector
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
+NAME = "anomalies"
 FILES = {
     "art_daily_jumpsup": "artificialWithAnomaly",
     "nyc_taxi": "realKnownCause",
@@ -147,45 +152,70 @@ def with_anomalies(values: Array, season: int, kind: str, seed: int) -> Labelled
     return Labelled(values, season, windows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kind", default="linear", help="model.kind of the runs on the labelled files")
-    options = parser.parse_args()
-    print("| file | windows | in the training part | weft | offline z-score | alarms at 0.001 | at 0.0001 | values |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for name in FILES:
-        labelled, times = nab_file(name)
-        with tempfile.TemporaryDirectory() as folder:
-            scores = scores_of_run(labelled, times, options.kind, Path(folder))
-        first = int(TRAINED * len(scores))
-        apart = labelled.season // 24
-        inside = sum(end < first for _, end in labelled.windows)
-        found = [
-            windows_found(one, labelled.windows, first, apart)
-            for one in (scores, offline_scores(labelled.values, labelled.season))
-        ]
-        counts = [alarm_count(scores[first:], rate) for rate in RATES]
-        cells = [name, len(labelled.windows), inside, *found, *counts, len(scores) - first]
-        print("| " + " | ".join(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells) + " |", flush=True)
-    if options.kind != "linear":
-        return
-    print("\nanomalies put into series: alarms a value at 0.001 before; windows found by weft and offline")
-    totals = {kind: [0, 0, 0] for kind in INJECTED}
+def labelled_file(name: str, kind: str) -> dict[str, Any]:
+    """The windows of a file that are found, and the alarms at fixed rates."""
+    labelled, times = nab_file(name)
+    with tempfile.TemporaryDirectory() as folder:
+        scores = scores_of_run(labelled, times, kind, Path(folder))
+    first = int(TRAINED * len(scores))
+
+    def found(one: Array) -> int:
+        return windows_found(one, labelled.windows, first, labelled.season // 24)
+
+    return {
+        "file": name,
+        "kind": kind,
+        "windows": len(labelled.windows),
+        "in_training": sum(end < first for _, end in labelled.windows),
+        "found": found(scores),
+        "offline": found(offline_scores(labelled.values, labelled.season)),
+        "alarms": {str(rate): alarm_count(scores[first:], rate) for rate in RATES},
+        "values": len(scores) - first,
+    }
+
+
+def injected() -> list[dict[str, Any]]:
+    """Of each kind of anomaly that is put into series, the windows that are found by the forecaster and offline."""
+    found = {kind: {"kind": kind, "windows": 0, "found": 0, "offline": 0} for kind in INJECTED}
     for seed, (name, values, season) in enumerate(series_without_labels()):
         first = int(TRAINED * len(values))
         detector = fit_linear_detector(None, [values[:first]], season)
         spoiled = [with_anomalies(values, season, kind, seed) for kind in INJECTED]
         clean, *scores = (one.values for one in detector.score([values, *(one.values for one in spoiled)]))
-        print(f"  {name}: {alarm_count(clean[first:], RATES[0]) / (len(clean) - first):.5f}", flush=True)
+        rate = alarm_count(clean[first:], RATES[0]) / (len(clean) - first)
+        print(f"{name}: {1000 * rate:.2f} alarms in 1,000 values without these anomalies, at {RATES[0]}", flush=True)
         for kind, labelled, own in zip(INJECTED, spoiled, scores, strict=True):
-            offline = offline_scores(labelled.values, season)
-            for place, one in enumerate((own, offline)):
-                totals[kind][place] += windows_found(one, labelled.windows, first, season // 24)
-            totals[kind][2] += len(labelled.windows)
-    for kind, (own, other, windows) in totals.items():
-        print(f"  {kind}: {own} and {other} of {windows}")
-    sums = np.sum(list(totals.values()), 0)
-    print(f"  all: {sums[0]} and {sums[1]} of {sums[2]}")
+            row = found[kind]
+            row["windows"] += len(labelled.windows)
+            row["found"] += windows_found(own, labelled.windows, first, season // 24)
+            row["offline"] += windows_found(
+                offline_scores(labelled.values, season), labelled.windows, first, season // 24
+            )
+    return list(found.values())
+
+
+def record(earlier: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
+    """The record with what was measured, `files` or `injected`, in the place of what was there."""
+    files = {(one["kind"], one["file"]): one for one in (*earlier.get("files", ()), *parts.get("files", ()))}
+    kept = {"files": list(files.values()), "injected": parts.get("injected", earlier.get("injected", []))}
+    return {"command": "python -m benchmarks.quality.anomalies", **machine(), **kept}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", nargs="*", default=["linear"], help="model.kind of the runs on the labelled files")
+    parser.add_argument("--injected", action="store_true", help="anomalies that are put into series")
+    options = parser.parse_args()
+    path = RECORDS / f"{NAME}.json"
+    for kind in options.kinds:
+        for name in FILES:
+            row = {**labelled_file(name, kind), **stamp(["benchmarks/quality/anomalies.py::labelled_file"])}
+            print(", ".join(f"{key} {value}" for key, value in row.items() if key != "depends"), flush=True)
+            write(NAME, record(read(NAME) if path.exists() else {}, files=[row]))
+    if options.injected:
+        mark = stamp(["benchmarks/quality/anomalies.py::injected"])
+        write(NAME, record(read(NAME) if path.exists() else {}, injected=[{**row, **mark} for row in injected()]))
+    write_pages()
 
 
 if __name__ == "__main__":

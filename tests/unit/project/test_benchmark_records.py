@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.peers import __main__ as peers
-from benchmarks.quality import precision, results, series
+from benchmarks.quality import anomalies, precision, results, series, series_classify
 from benchmarks.quality.rows import Result, Row
 from benchmarks.speed import accelerate, chains, engine, growth, inference
 from tests.paths import ROOT
@@ -134,6 +134,46 @@ def test_forecasts(read):
     (line,) = [line for line in tables.series("m4-hourly") if line.startswith("| weft, linear |")]
     assert line.startswith("| weft, linear | **0.856** | 0.100 | 0.200 | 7.00 | 0.800 | 0.950 | 2.0 | 2 |")
     assert set(tables.SERIES_SETS) == {*series.SETS, series.ELECTRICITY}
+
+
+def test_forecasts_of_held_out_horizons(read):
+    """They stand in a table of their own, beside the forecasters that were combined."""
+    row = {"set": "m4-hourly", "model": "auto", "seed": 1, "coverage_80": 0.8, "coverage_95": 0.95, "seconds": 2.0}
+    row |= records.stamp(["benchmarks/quality/series.py::trained"])
+    found = records.read("series")
+    lines = tables.series("m4-hourly")
+    for window, mase, linear in ((1, 0.5, 0.4), (2, 0.7, 1.2)):
+        parts = {"linear": linear, "ses": 1.0}
+        found = series.record(found["rows"], {**row, "held_out": window, "mase": mase, "parts": parts})
+    read("series", found)
+    assert tables.series("m4-hourly") == lines
+    body = [line for line in tables.series_parts() if line.startswith("| m4-hourly | ")]
+    assert body[-3].startswith("| m4-hourly | 1 before | **0.500** | linear 0.400 | 1.250 | 0.800 | 0.950 |")
+    assert body[-2].startswith("| m4-hourly | 2 before | **0.700** | ses 1.000 | 0.700 |")
+    assert body[-1].startswith("| m4-hourly | held out, mean | **0.600** | linear 0.800 | 0.750 |")
+
+
+def test_classification_of_series(read):
+    kept = records.read("series-classification")["rows"]
+    row = {"set": "BasicMotions", "model": "weft", "accuracy": 0.97512, "seconds": 5.0}
+    row |= records.stamp(["benchmarks/quality/series_classify.py::trained"])
+    first = series_classify.record([one for one in kept if one["model"] != "weft"], {**row, "seed": 1})
+    read("series-classification", series_classify.record(first["rows"], {**row, "seed": 2, "accuracy": 1.0}))
+    (line,) = [line for line in tables.series_classification() if line.startswith("| BasicMotions | weft |")]
+    assert line.startswith("| BasicMotions | weft | **98.8** (97.5–100.0) | 5.0 | 2 |")
+
+
+def test_anomalies(read):
+    kept = records.read("anomalies")
+    row = {**kept["files"][0], "found": 0, "offline": 1}
+    changed = anomalies.record(kept, files=[row])
+    assert len(changed["files"]) == len(kept["files"])
+    read("anomalies", changed)
+    assert tables.anomalies()[2].startswith(f"| {row['file']} | `linear` | 1 | **0** | 1 |")
+    counts = {"windows": 16, "offline": 2, **records.stamp(["benchmarks/quality/anomalies.py::injected"])}
+    kinds = [{"kind": "spike", "found": 9, **counts}, {"kind": "flat", "found": 3, **counts}]
+    read("anomalies", anomalies.record(kept, injected=kinds))
+    assert "| all | 32 | **12** | 4 |" in tables.anomalies_injected()
 
 
 def test_precision_writes_only_a_whole_measurement(read, monkeypatch):

@@ -13,7 +13,7 @@ from tests.dist import installations
 from tests.paths import ROOT
 from tools.tables import (
     MASE,
-    best_of_statsforecast,
+    best_of_others,
     best_peer,
     cpu_minutes,
     exact,
@@ -87,7 +87,7 @@ def test_figures_are_those_of_the_records(readme: Path) -> None:
         assert name in row[0]
         if key.startswith("series/"):
             name_of_set = key.partition("/")[2]
-            ours, theirs = of_series(name_of_set, "auto"), best_of_statsforecast(name_of_set)
+            ours, theirs = of_series(name_of_set, "auto"), best_of_others(name_of_set)
             figures = [NUMBER.findall(cell) for cell in row[1:]]
             found = [
                 [shown(mean(one["mase"] for one in ours), MASE)],
