@@ -24,6 +24,8 @@ from weft.nn.conversion import to_torch as to_torch
 from weft.nn.crf import CRF as CRF
 from weft.nn.crf import bio_constraints as bio_constraints
 from weft.nn.crf import bioes_constraints as bioes_constraints
+from weft.nn.freezing import freeze as freeze
+from weft.nn.freezing import unfreeze as unfreeze
 from weft.nn.quantization import quantize as quantize
 from weft.tasks import load as load
 from weft.tasks import load_for as load_for

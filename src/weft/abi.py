@@ -368,6 +368,23 @@ class Direction(NamedTuple):
     reverse: Int  # each row from its own end to its beginning
     row_mask: Output  # (B, H)
     step_mask: Output  # (B, T, states * H)
+    weights: Handle  # of weft_pack_weights, which a forward pass reads that does not train; 0: it reads the parameters
+
+
+@record
+class PackWeightsCall(NamedTuple):
+    """weft_pack_weights: the weights of a cell as streams and layers read them, until weft_free_weights.
+
+    The call and the addresses of the cell's parameters, which are copied.
+    """
+
+    is_double: Int
+    program: Handle  # which must outlive the weights
+    inputs: Int
+    by_id: Int  # whether it reads token ids
+    precision: Int  # of products: Precision; those of doubles are exact
+    bytes: OutputInts  # that the weights take
+    weights: OutputHandle  # where the handle goes
 
 
 @record
@@ -524,7 +541,7 @@ class OptimizerCall(NamedTuple):
 class StreamCall(NamedTuple):
     """weft_new_stream, weft_stream_step, weft_stream_sample
 
-    The call; for each layer a StreamLayer and the addresses of its parameters. All of it is copied.
+    The call and a StreamLayer for each layer. The output layer is copied.
     """
 
     is_double: Int
@@ -534,14 +551,13 @@ class StreamCall(NamedTuple):
     vocabulary: Int  # V; 0: no output layer
     weight: Input  # (V, H)
     bias: Input  # (V) or 0
-    precision: Int  # of products: Precision; those of doubles are exact
+    precision: Int  # of the output layer: Precision; that of doubles is exact
     stream: OutputHandle  # where the handle goes
 
 
 @record
 class StreamLayer(NamedTuple):
-    program: Handle
-    inputs: Int
+    weights: Handle  # of weft_pack_weights
 
 
 @record

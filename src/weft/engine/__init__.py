@@ -13,11 +13,13 @@ from weft.engine.dropout import NO_DROPOUT, Dropout, dropout, variational_dropou
 from weft.engine.embedding import Embedded, Part, drop_ids, embed
 from weft.engine.heads import Pass
 from weft.engine.int8 import float_copy, is_quantized, quantize_cell
+from weft.engine.kept import freeze_weights, keep_weights, packed_bytes, unfreeze_weights
 from weft.engine.library import EngineWarning, library, outside_of_transforms, peak_flops, transformed
 from weft.engine.linear import linear
 from weft.engine.optimizer import Hyperparameters, OptimizerStep, ParameterTensors
 from weft.engine.over_time import over_time
 from weft.engine.precision import PRECISIONS, precision, rounds_to_bfloat16, set_default_precision
+from weft.engine.prepared import prepared_layers, run_prepared
 from weft.engine.stream import Stream, StreamLayers, can_stream
 from weft.engine.threads import reproducible, thread_count
 from weft.engine.top_k import TopK

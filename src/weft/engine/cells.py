@@ -20,6 +20,7 @@ from weft.engine.embedding import Embedded
 from weft.engine.functions import run
 from weft.engine.heads import Pass, heads_of, join
 from weft.engine.int8 import float_copy, is_quantized
+from weft.engine.kept import kept_weights
 from weft.engine.layers import Direction, Layers
 from weft.engine.library import (
     EngineWarning,
@@ -31,7 +32,8 @@ from weft.engine.library import (
     warn_if_missing,
 )
 from weft.engine.plan import Plan
-from weft.engine.precision import precision_for
+from weft.engine.precision import keeps_half, precision_for
+from weft.engine.prepared import PreparedLayers, Sources, keep_prepared, run_prepared
 from weft.engine.tensors import as_int64, checked
 from weft.errors import TensorError
 
@@ -99,6 +101,8 @@ def run_layers(
         The outputs of the last layer's passes side by side, (B, T, sum of H), and the final state of each pass; None
         if the engine cannot run them here.
     """
+    if not dropout and (done := run_prepared(layers, x, states, lengths)):
+        return done
     precision = precision_for([run.cell for layer in layers for run in layer])
     if precision is Precision.bfloat16 and isinstance(x, Tensor) and x.dtype is torch.bfloat16:
         x = x.float()  # as torch's own operations give it under autocast
@@ -116,6 +120,7 @@ def run_layers(
             return None
         x = materialize(x)
     directions: list[list[Direction]] = []
+    sources: list[Sources] = []
     kinds: list[list[tuple[type[State], int, int]]] = []  # the type of each state, its number of parts, heads
     flat: list[Tensor | None] = []
     sizes, by_id = x.shape, not table.is_floating_point()
@@ -131,7 +136,10 @@ def run_layers(
             if heads is None:
                 return None
             kinds[-1].append((cell.state_type, heads[0].plan.states, len(heads)))
-            for plan, parameters, row_mask, step_mask, state in heads:
+            kept = None if transformed() else kept_weights(cell)
+            own = heads[0].plan.sources(cell, heads[0].parameters) if len(heads) == 1 else None
+            sources.append(Sources(kept, own))
+            for number, (plan, parameters, row_mask, step_mask, state) in enumerate(heads):
                 if not known_type(parameters[0]):  # it was when the plan was made
                     return None
                 check_kind(cell, parameters, state or (), table)
@@ -144,7 +152,11 @@ def run_layers(
                 if step_mask is not None:
                     shape = rows, steps, plan.states * hidden
                     step_mask = checked("a mask of the steps", step_mask, parameters[0].dtype, shape)
-                directions[-1].append(Direction(plan, inputs, one.reverse, row_mask, step_mask))
+                weights = None
+                if kept is not None and not (torch.is_grad_enabled() and any(p.requires_grad for p in parameters)):
+                    at_ids = by_id and len(directions) == 1
+                    weights = kept.pack(plan, number, parameters, by_id=at_ids, precision=precision)
+                directions[-1].append(Direction(plan, inputs, one.reverse, row_mask, step_mask, weights))
                 flat += parameters
                 if state is None:
                     flat += [None] * plan.states
@@ -158,13 +170,28 @@ def run_layers(
     if lengths is not None:
         lengths = checked("lengths", as_int64(lengths), torch.int64, (rows,))
     if isinstance(x, Tensor):
-        outputs, last = run(Layers(directions, dropout, precision=precision), x, lengths, flat)
+        described = Layers(directions, dropout, precision=precision)
+        outputs, last = run(described, x, lengths, flat)
+        runs = [each for layer in layers for each in layer]
+        if not dropout and not transformed() and not any(map(_has_masks, runs)) and _can_prepare(described, sources):
+            keep_prepared(runs[0].cell, PreparedLayers(layers, described, sources, flat, by_id=by_id))
     elif (embedded := x.draw()) is not None:
         outputs, last = run(Layers(directions, dropout, embedded, precision=precision), None, lengths, flat)
     else:
         return None
     rest = iter(last)
     return outputs, [[join(kind, states, count, rest) for kind, states, count in layer] for layer in kinds]
+
+
+def _can_prepare(layers: Layers, sources: Sequence[Sources]) -> bool:
+    """Whether later calls may use the description: cells without heads, whose weights are known."""
+    if len(sources) != sum(map(len, layers.directions)):
+        return False
+    if not torch.is_grad_enabled():
+        return all(kept is not None or own is not None for kept, own in sources)
+    # With gradients the parameters are wanted, and `run` changes some descriptions.
+    changes = keeps_half() or layers.precision is Precision.int8
+    return not changes and all(own is not None for _, own in sources)
 
 
 def _has_masks(run: Pass) -> bool:

@@ -18,6 +18,7 @@ from weft import abi
 from weft.abi import Precision
 from weft.engine.dropout import draw_seed, keep_threshold
 from weft.engine.embedding import Drawn
+from weft.engine.kept import PackedWeights
 from weft.engine.library import check, loaded_library
 from weft.engine.memory import empty, empty_like
 from weft.engine.plan import Plan
@@ -35,6 +36,7 @@ class Direction(NamedTuple):
     reverse: bool
     row_mask: Tensor | None = None  # (B, H)
     step_mask: Tensor | None = None  # (B, T, states * H)
+    weights: PackedWeights | None = None  # its parameters, packed; a forward pass that trains does not read them
 
 
 class Layers:
@@ -71,8 +73,9 @@ class Layers:
             drops = keep and layer is not layers[0]
             self.dropouts.append((keep, draw_seed()) if drops else (0, 0))
             self.records += _layer(len(layer), *self.dropouts[-1])
-            for plan, inputs, reverse, row_mask, step_mask in layer:
-                self.records += _direction(plan.address, inputs, reverse, address(row_mask), address(step_mask))
+            for plan, inputs, reverse, row_mask, step_mask, weights in layer:
+                packed = 0 if weights is None else weights.address
+                self.records += _direction(plan.address, inputs, reverse, address(row_mask), address(step_mask), packed)
                 self.states += plan.state_widths
                 self.kept += sum(plan.kept_sizes)
                 self.width += plan.hidden_size

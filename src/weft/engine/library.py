@@ -41,6 +41,8 @@ FUNCTIONS = (  # each takes the address of its records and returns a Status
     "weft_gradient_norm",
     "weft_optimizer_step",
     "weft_peak",
+    "weft_pack_weights",
+    "weft_free_weights",
     "weft_new_stream",
     "weft_free_stream",
     "weft_stream_step",

@@ -78,6 +78,13 @@ class Plan:
             self.check_shapes(type(cell).__name__, found)
         return found
 
+    def sources(self, cell: Cell, parameters: Sequence[Tensor]) -> list[tuple[dict[str, Any], str, Tensor]] | None:
+        """Where the cell itself has these parameters; None if one is of a submodule, computed or a copy."""
+        own = cell._parameters
+        if any(own.get(name) is not value for name, value in zip(self.names, parameters, strict=True)):
+            return None
+        return [(own, name, value) for name, value in zip(self.names, parameters, strict=True)]
+
     def check_shapes(self, owner: str, found: Sequence[Tensor]) -> None:
         """Raises if a shape differs from the plan's; only the number of inputs may."""
         wanted = [(self.shapes[0][0], found[0].shape[-1]), *self.shapes[1:]]

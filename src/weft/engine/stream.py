@@ -20,7 +20,9 @@ from torch import Tensor, empty, empty_like
 from weft import abi
 from weft.cells import Cell, State
 from weft.engine.cells import check_kind, plan_of, readable
+from weft.engine.kept import PackedWeights, kept_weights
 from weft.engine.library import check, loaded_library, usable
+from weft.engine.plan import Plan
 from weft.engine.precision import precision_for
 from weft.engine.tensors import address, checked
 from weft.engine.threads import thread_count
@@ -81,15 +83,18 @@ class Stream:
         self.cells, self.rows, self.ids = tuple(cells), rows, ids
         like = cells[0].weight_ih
         self._dtype = like.dtype
-        records, self._plans = list[int](), []
-        alive: list[Tensor] = []
+        self._plans = list[Plan]()
+        precision, weights = precision_for(cells), list[PackedWeights]()
         for cell in cells:
             plan = plan_of(cell)
             assert plan is not None
             given = plan.parameters(cell)
             check_kind(cell, [like, *given])
-            records += [*abi.StreamLayer(plan.address, cell.input_size), *map(address, given)]
-            alive += given
+            kept, by_id = kept_weights(cell), ids and not weights
+            if kept is None:
+                weights.append(PackedWeights(plan, given, by_id=by_id, precision=precision))
+            else:
+                weights.append(kept.pack(plan, 0, given, by_id=by_id, precision=precision))
             self._plans.append(plan)
         self.output_size = cells[-1].hidden_size if weight is None else weight.shape[0]
         if weight is not None:
@@ -106,9 +111,10 @@ class Stream:
             vocabulary=0 if weight is None else weight.shape[0],
             weight=address(weight),
             bias=address(bias),
-            precision=precision_for(cells),
+            precision=precision,
             stream=ctypes.addressof(handle),
         )
+        records = [each.address for each in weights]  # the core shares them
         check(core.weft_new_stream(array("q", [*call, *records]).tobytes()))
         assert handle.value is not None
         self._address: int = handle.value

@@ -96,6 +96,11 @@ class Recurrent(nn.Module):
         Returns:
             The outputs (B, T, H), which are `h` of every step, and the final state.
         """
+        if not self.recurrent_dropout and not self.zoneout:
+            done = engine.run_prepared([[Pass(self.cell, self.reverse)]], x, [[state]], lengths)
+            if done is not None:
+                outputs, ((last,),) = done
+                return outputs, last
         check_input("Recurrent", x, self.input_size, lengths)
         passes, states = self._passes(x), self._check_states(state, x.shape[0])
         if done := engine.run_layers([passes], x, [states], lengths):

@@ -16,6 +16,7 @@ from torch import nn
 from weft.cells import Cell
 from weft.engine import is_quantized, quantize_cell
 from weft.errors import WeftError
+from weft.nn.freezing import keep_packed
 
 Quantized = TypeVar("Quantized")
 
@@ -54,4 +55,5 @@ def quantize(model: Quantized) -> Quantized:
         )
     for cell in cells:
         quantize_cell(cell)
+    keep_packed(quantized)
     return quantized

@@ -32,6 +32,7 @@ _CELLS: dict[str, type[Cell]] = {
     "LSTM": CELLS["lstm"],
 }
 _DTYPES = (torch.float32, torch.float64)
+_BOUND = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")  # a cell's parameters in the order of torch's layers
 
 
 class _Packing:
@@ -77,6 +78,8 @@ class EngineForward(nn.RNNBase):
     def forward(self, input: Any, hx: Any = None) -> Any:
         if torch.compiler.is_compiling():
             return self._run_compiled(input, hx)
+        if (done := self._run_prepared(input, hx)) is not None:
+            return done
         self._update_flat_weights()
         if self._takes_autocast():
             return self._run_autocast(input, hx)
@@ -88,6 +91,30 @@ class EngineForward(nn.RNNBase):
         if packed:
             return self._run_packed(input, hx)
         return self._run_tensor(input, hx)
+
+    def _run_prepared(self, x: Any, hx: Any) -> Any:
+        """A call like an earlier one, without gradients (engine/prepared.py). None: it is not, or not plainly right."""
+        kept: _Passes | None = self.__dict__.get("_weft_passes")
+        if type(x) is not Tensor or kept is None or not kept.layers or torch.is_grad_enabled() or x.dim() != 3:
+            return None
+        if torch.is_autocast_enabled("cpu") or (self.dropout and self.training):
+            return None
+        ready = engine.prepared_layers(kept.layers[0][0].cell)
+        if ready is None:
+            return None
+        own, names = self._parameters, iter(self._flat_weights_names)
+        for layer in kept.layers:
+            for run in layer:
+                bound = run.cell._parameters
+                for key in _BOUND[: 4 if self.bias else 2]:
+                    bound[key] = own.get(next(names))
+        if not ready.fits(kept.layers, x):
+            return None
+        states = hx if hx is None or self.mode == "LSTM" else (hx,)
+        if states is not None and not (type(states) is tuple and {*map(type, states)} == {Tensor}):
+            return None
+        done = ready.run_as_torch(x, states, batch_first=self.batch_first)
+        return None if done is None else (done[0], self._hidden(done[1]))
 
     def _run_torch(self, input: Any, hx: Any) -> Any:
         return self.torch_layer.forward(self, input, hx)
@@ -173,7 +200,7 @@ class EngineForward(nn.RNNBase):
 
     def _run(self, x: Tensor, hx: Any, packing: _Packing | None) -> tuple[Tensor, list[Tensor]]:
         """x (B, T, I) to outputs (B, T, D*H) and the parts of the last state, (L*D, B, H) each."""
-        cells, states = self._bound_cells(), self._states(hx)
+        cells, states = self.bound_cells(), self._states(hx)
         lengths = None if packing is None else packing.lengths
         together = not (self.dropout and self.training) and not torch.compiler.is_compiling()
         done = engine.run_layers(cells, x, states, lengths) if together else None
@@ -187,7 +214,7 @@ class EngineForward(nn.RNNBase):
         else:
             outputs, last = done
         if torch.compiler.is_compiling():  # otherwise the graph gives out weights that only a transform inside it knows
-            bound = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if self.bias else 2]
+            bound = _BOUND[: 4 if self.bias else 2]
             for run in (run for layer in cells for run in layer):
                 run.cell._parameters.update(dict.fromkeys(bound))
         flat = [state for layer in last for state in layer]
@@ -216,7 +243,7 @@ class EngineForward(nn.RNNBase):
         # By name: torch.compile fails on a guard of torch's weak references once a weight was replaced and freed.
         return [getattr(self, name) for name in self._flat_weights_names]
 
-    def _bound_cells(self) -> list[list[engine.Pass]]:
+    def bound_cells(self) -> list[list[engine.Pass]]:
         """weft's cells over this module's own weights, which may have been replaced since the last call."""
         kept: _Passes | None = self.__dict__.get("_weft_passes")
         if kept is None or not kept.layers:
@@ -267,7 +294,7 @@ def _uncompiled_packed() -> Callable[..., Any]:
 def _prepared(layer: EngineForward) -> bool:
     """Whether the engine is here. torch.compile calls it while it traces: the layer's cells get their weights in
     memory, from which the engine makes its programs."""
-    layer._bound_cells()
+    layer.bound_cells()
     return engine.library() is not None
 
 

@@ -18,6 +18,7 @@ from weft.cells import CELLS, Cell, custom_cells, find_cell, is_custom, using_ce
 from weft.config import dotted
 from weft.errors import WeftError
 from weft.machine import memory
+from weft.nn.freezing import keep_packed
 from weft.training.run import Run
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -103,6 +104,7 @@ def load_model(make: Callable[[], Model], run: Run) -> Model:
             )
         model = make()
         model.load_state_dict(run.weights())
+        keep_packed(model)
         return model.eval()
 
 

@@ -51,11 +51,15 @@ inline int64_t cached_bytes() {
     return (size > 0 ? size : int64_t(1) << 20) / 8 * 5;
 }
 
+template <typename T>
+struct LayerWeights;
+
 // One direction of one layer over the rows.
 template <typename T>
 struct Direction {
     const Program* program;
-    int64_t rows, steps, tokens, inputs;  // inputs: features of x, or the size of the vocabulary
+    const LayerWeights<T>* kept_weights = nullptr;  // packed in an earlier call; nullptr: this call packs them
+    int64_t rows, steps, tokens, inputs;            // inputs: features of x, or the size of the vocabulary
     bool reverse, train;
     Precision precision;  // of products
     const int64_t *lengths, *offsets, *positions,

@@ -31,6 +31,7 @@ struct Gemm {
     const int64_t *a_index = nullptr, *b_index = nullptr, *c_index = nullptr;
     bool add = false;     // to the values of C
     bool late = false;    // B is only known after the loop
+    bool kept = false;    // B stands packed since an earlier call
     bool half_b = false;  // B is in bfloat16, contiguous in columns
     int next = -1;        // the product that adds to the same C after this one
     T* packed = nullptr;
@@ -49,6 +50,11 @@ struct Gemm {
 
 // Whether rows of A in int8 fit into one block of depths.
 inline bool fits_int8(int64_t depth) { return panel_words(Precision::int8, depth) <= kMostDepth; }
+
+// The precision of the projection of the input.
+inline Precision input_precision(Precision precision, int64_t inputs) {
+    return precision == Precision::int8 && !fits_int8(inputs) ? Precision::exact : precision;
+}
 
 // A short copy, nearly always of Usual elements, a length the compiler knows.
 template <int Usual, typename T>
@@ -208,11 +214,12 @@ class Gemms {
     Gemm<T>& operator[](int number) { return works_[static_cast<size_t>(number)]; }
 
     void ask(Arena<T>& arena) {
-        for (Gemm<T>& work : works_) arena.ask(work.packed, work.packed_size());
+        for (Gemm<T>& work : works_)
+            if (!work.kept) arena.ask(work.packed, work.packed_size());
     }
     void pack(Jobs& jobs, bool late) const {
         for (const Gemm<T>& work : works_)
-            for (int64_t p = 0; work.late == late && p < work.panels(); ++p)
+            for (int64_t p = 0; !work.kept && work.late == late && p < work.panels(); ++p)
                 jobs.add(work.depth * kPanel<T>, [&work, p] { pack_panel(work, p); });
     }
     void multiply(Jobs& jobs) const {

@@ -145,6 +145,27 @@ WEFT_EXPORT int weft_peak(const void* data) {
     return guarded([&] { return peak(*static_cast<const abi::PeakCall<float>*>(data)); });
 }
 
+// PackWeightsCall and what follows it.
+template <typename T>
+Status pack_weights(const abi::PackWeightsCall<T>& call, abi::Reader& reader) {
+    auto packed = std::make_unique<const LayerWeights<T>>(call, reader);
+    *call.bytes = packed->bytes();
+    *call.weights = new SharedWeights(std::move(packed));
+    return Status::ok;
+}
+
+WEFT_EXPORT int weft_pack_weights(const void* data) {
+    return guarded_call<abi::PackWeightsCall>(
+        data, [](const auto& call, auto& reader) { return pack_weights(call, reader); });
+}
+
+WEFT_EXPORT int weft_free_weights(void* weights) {
+    return guarded([&] {
+        delete static_cast<SharedWeights*>(weights);
+        return Status::ok;
+    });
+}
+
 // StreamCall and what follows it.
 WEFT_EXPORT int weft_new_stream(const void* data) {
     return guarded_call<abi::StreamCall>(data, [](const auto& call, auto& reader) {

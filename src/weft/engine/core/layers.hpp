@@ -1,8 +1,8 @@
 // The layers of one call of weft_forward or weft_backward, read from its records.
 #pragma once
 
-#include "direction.hpp"
 #include "embedding.hpp"
+#include "layer_weights.hpp"
 
 namespace weft {
 
@@ -57,7 +57,11 @@ class Run {
                                 read_dropout(described.keep, described.seed));
             Layer<T>& layer = layers.back();
             for (Direction<T>& call : layer.calls) {
-                begin(call, reader.take<abi::Direction<T>>());
+                const auto& direction = reader.take<abi::Direction<T>>();
+                begin(call, direction);
+                if (direction.weights && !train)
+                    call.kept_weights = static_cast<const LayerWeights<T>*>(
+                        static_cast<const SharedWeights*>(direction.weights)->get());
                 call.ids = ids;
                 call.distinct = distinct;
                 call.x = x;

@@ -2,12 +2,12 @@
 //
 // Lines that another core has written or read last cost several times as much as a core's own, and between distant
 // cores more than packing itself. So each thread packs weights up to kOwnBytes into memory that no other thread
-// touches.
+// touches. Weights that are kept from call to call are packed already, and all threads read them.
 #pragma once
 
 #include <memory>
 
-#include "direction.hpp"
+#include "layer_weights.hpp"
 
 namespace weft {
 
@@ -30,6 +30,7 @@ class LoopWeights {
         int64_t elements = 0;
         for (const Direction<T>& call : calls) {
             shared_.push_back(shape(call));
+            if (call.kept_weights) continue;
             each(call, shared_.back(),
                  [&](Panels<T>& panels, int64_t columns) { elements += panels.words() * columns; });
         }
@@ -39,17 +40,20 @@ class LoopWeights {
     // Memory and jobs of packing for all threads; nothing if each thread packs for itself.
     void ask(Arena<T>& arena) {
         for (size_t c = 0; is_shared_ && c < calls_.size(); ++c)
-            each(calls_[c], shared_[c],
-                 [&](Panels<T>& panels, int64_t columns) { arena.ask(panels.data, panels.words() * columns); });
+            if (!calls_[c].kept_weights)
+                each(calls_[c], shared_[c],
+                     [&](Panels<T>& panels, int64_t columns) { arena.ask(panels.data, panels.words() * columns); });
     }
     void pack(Jobs& jobs) const {
         for (size_t c = 0; is_shared_ && c < calls_.size(); ++c)
-            pack_all(calls_[c], shared_[c], [&](int64_t elements, auto job) { jobs.add(elements, std::move(job)); });
+            if (!calls_[c].kept_weights)
+                pack_all(calls_[c], shared_[c],
+                         [&](int64_t elements, auto job) { jobs.add(elements, std::move(job)); });
     }
 
     // The weights of a direction, for the calling thread.
     const PackedWeights<T>& of(size_t number) const {
-        if (is_shared_) return shared_[number];
+        if (is_shared_ || calls_[number].kept_weights) return shared_[number];
         struct Own {
             int64_t pass = 0;
             Workspace memory;
@@ -73,6 +77,11 @@ class LoopWeights {
   private:
     PackedWeights<T> shape(const Direction<T>& call) const {
         PackedWeights<T> weights;
+        if (const LayerWeights<T>* kept = call.kept_weights) {
+            for (const auto& product : kept->products) weights.products.push_back(product->panels());
+            if (kept->input) weights.input = kept->input->panels();
+            return weights;
+        }
         for (const ProductShape& product : call.program->products)
             weights.products.push_back(
                 {nullptr, call.program->hidden * (backward_ ? product.blocks() : 1), call.precision});

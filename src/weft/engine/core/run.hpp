@@ -20,56 +20,6 @@ constexpr int64_t kFusedRows = 3;
 constexpr int64_t kMostFusedRows = 4 * kProjectedRows;
 constexpr int64_t kSharedPacking = int64_t(1) << 18;  // elements; one thread packs them in 25 microseconds
 
-// The bias of the projected input: bias_ih, and recurrent biases that can be added to it.
-template <typename T>
-void fill_bias(const Direction<T>& call, T* bias) {
-    const Program& program = *call.program;
-    const int64_t H = program.hidden;
-    std::copy_n(call.parameters[1], program.width(), bias);
-    std::fill(bias + program.width(), bias + call.input_columns(), T(0));
-    for (const auto& [block, number] : program.input_vectors) {
-        const VectorSource& vector = program.vectors[static_cast<size_t>(number)];
-        const T* from = call.parameters[static_cast<size_t>(vector.parameter)] + vector.start;
-        for (int64_t u = 0; u < H; ++u) bias[block * H + u] += from[vector.single ? 0 : u];
-    }
-}
-
-template <typename T>
-int64_t vector_elements(const Direction<T>& call) {
-    return static_cast<int64_t>(call.program->vectors.size() + call.program->vector_sums.size()) * call.program->hidden;
-}
-
-// Fills the table of vectors (vectors + sums, H); the last rows are sums of others.
-template <typename T>
-void fill_vectors(const Direction<T>& call, T* row) {
-    const int64_t H = call.program->hidden;
-    const T* table = row;
-    for (const VectorSource& vector : call.program->vectors) {
-        const T* from = call.parameters[static_cast<size_t>(vector.parameter)] + vector.start;
-        for (int64_t u = 0; u < H; ++u) row[u] = from[vector.single ? 0 : u];
-        row += H;
-    }
-    for (const std::vector<int>& terms : call.program->vector_sums) {
-        std::fill_n(row, H, T(0));
-        for (int number : terms)
-            for (int64_t u = 0; u < H; ++u) row[u] += table[number * H + u];
-        row += H;
-    }
-}
-
-// Rows of the projected input that are columns of weight_ih: id(i) for row i.
-template <typename T, typename Id>
-void project_ids(const Direction<T>& call, const T* bias, int64_t from, int64_t to, const Id& id) {
-    constexpr int64_t some = 16;  // rows of the weight at a time, so that their lines stay in the cache
-    const int64_t width = call.program->width();
-    for (int64_t j = 0; j < width; j += some)
-        for (int64_t i = from; i < to; ++i) {
-            const T* weight = call.parameters[0] + id(i);
-            T* row = call.base[INPUT] + i * width;
-            for (int64_t n = j; n < std::min(j + some, width); ++n) row[n] = weight[n * call.inputs] + bias[n];
-        }
-}
-
 // The gradient of weight_ih from that of the projected input, for some of its rows: column v is the sum over the tokens
 // with id v. Sums are collected with ids as rows and transposed at the end.
 template <typename T>
@@ -121,9 +71,20 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
         call.by_id = call.ids &&
                      (call.distinct || kinds <= std::max<int64_t>(call.tokens, 1024));  // otherwise only ids that occur
         call.fused_input = fuses_input(call);
-        arena.ask(call.bias, call.input_columns());
-        arena.ask(call.base[VECTORS], vector_elements(call));
+        const LayerWeights<T>* kept = call.kept_weights;
+        if (kept) {
+            call.bias = const_cast<T*>(kept->bias.data());
+            call.base[VECTORS] = kept->vectors->data();
+        } else {
+            arena.ask(call.bias, call.input_columns());
+            arena.ask(call.base[VECTORS], vector_elements(call));
+        }
         if (call.fused_input) continue;
+        if (kept && kept->table) {  // a row for each id
+            call.by_id = true;
+            call.put(INPUT, kept->table->data(), width);
+            continue;
+        }
         call.put(INPUT, call.kept, width);
         if (!call.kept || call.half_kept || call.by_id)
             arena.ask(call.base[INPUT], (call.by_id ? kinds : call.tokens) * width);
@@ -138,8 +99,11 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
                                         .b_depth = 1,
                                         .b_column = call.inputs,
                                         .c_row = width});
-            products[n].precision = call.precision;
-            if (call.precision == Precision::int8 && !fits_int8(call.inputs)) products[n].precision = Precision::exact;
+            products[n].precision = input_precision(call.precision, call.inputs);
+            if (kept) {
+                products[n].packed = kept->input->panels().data;
+                products[n].kept = true;
+            }
         }
     }
     const int64_t column_threads = threads_for_columns(calls, threads);
@@ -151,9 +115,11 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     weights.pack(jobs);
     int number = 0;
     for (Direction<T>& call : calls) {
-        fill_bias(call, call.bias);
-        fill_vectors(call, call.base[VECTORS]);
-        if (call.fused_input) continue;
+        if (!call.kept_weights) {
+            fill_bias(call, call.bias);
+            fill_vectors(call, call.base[VECTORS]);
+        }
+        if (call.fused_input || (call.kept_weights && call.kept_weights->table)) continue;
         if (!call.ids || call.distinct) {
             Gemm<T>& work = products[number++];
             work.c = call.base[INPUT];

@@ -29,10 +29,9 @@ class Stream : public AnyStream {
   public:
     Stream(const abi::StreamCall<T>& call, abi::Reader& reader)
         : rows_(call.rows), vocabulary_(call.vocabulary), by_id_(call.by_id != 0) {
-        const Precision precision = precision_of<T>(call.precision);
         for (int64_t n = 0; n < call.layers; ++n) {
-            const auto& layer = reader.take<abi::StreamLayer<T>>();
-            layers_.push_back(std::make_unique<LayerWeights<T>>(n == 0 && by_id_, precision, layer, reader));
+            const auto* weights = static_cast<const SharedWeights*>(reader.take<abi::StreamLayer<T>>().weights);
+            layers_.push_back(std::static_pointer_cast<const LayerWeights<T>>(*weights));
             layers_.back()->each([&](const Weight<T>& weight) { largest_ = std::max(largest_, weight.bytes()); });
             outputs_.push_back(std::make_unique<Memory<T>>(rows_ * hidden(layers_.size() - 1)));
         }
@@ -45,6 +44,7 @@ class Stream : public AnyStream {
                 blocks_.back().layers.push_back(std::make_unique<StreamLayer<T>>(*weights, last - first));
         }
         if (!vocabulary_) return;
+        const Precision precision = precision_of<T>(call.precision);
         output_weight_ = std::make_unique<Weight<T>>(hidden(layers_.size() - 1), vocabulary_, precision);
         output_weight_->pack(call.weight, vocabulary_);
         largest_ = std::max(largest_, output_weight_->bytes());
@@ -200,7 +200,7 @@ class Stream : public AnyStream {
     std::mutex mutex_;                         // steps share the buffers of this object
     int64_t rows_, vocabulary_, largest_ = 0;  // largest_: bytes of the largest weight
     bool by_id_;
-    std::vector<std::unique_ptr<LayerWeights<T>>> layers_;
+    std::vector<std::shared_ptr<const LayerWeights<T>>> layers_;
     std::vector<Block> blocks_;
     std::vector<std::unique_ptr<Memory<T>>> outputs_;
     std::unique_ptr<Weight<T>> output_weight_;

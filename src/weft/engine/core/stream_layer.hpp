@@ -1,104 +1,10 @@
-// One layer of a stream: the packed weights, which all blocks of rows share, and the work areas of one block.
+// One layer of a stream over one block of rows: its work areas, and its step.
 #pragma once
-
-#include <memory>
 
 #include "interpreter.hpp"
 #include "run.hpp"
-#include "shared_columns.hpp"
 
 namespace weft {
-
-template <typename T>
-class Memory {  // aligned, owned
-  public:
-    explicit Memory(int64_t count) : data_(workspace_.elements<T>(std::max<int64_t>(count, 1))) {}
-    T* data() { return data_; }
-
-  private:
-    Workspace workspace_;
-    T* data_;
-};
-
-// A packed weight: C = start + A W^T for a block of rows, in pieces of columns.
-template <typename T>
-class Weight {
-  public:
-    Weight(int64_t depth, int64_t columns, Precision precision)
-        : columns_(round_up(columns, kPanel<T>)),
-          packed_(panel_words(precision, depth) * columns_), panels_{packed_.data(), depth, precision} {}
-
-    void pack(const T* weight, int64_t columns) {  // (columns, depth)
-        for (int64_t p = 0; p < columns_ / kPanel<T>; ++p)
-            panels_.fill(p, [&](T* panel) { pack_transposed(weight, panels_.depth, columns, p, panel); });
-    }
-    void pack(const std::vector<WeightBlock<T>>& blocks) {
-        for (int64_t p = 0; p < columns_ / kPanel<T>; ++p)
-            panels_.fill(p, [&](T* panel) {
-                pack_forward(blocks.data(), static_cast<int64_t>(blocks.size()), panels_.depth, p, panel);
-            });
-    }
-
-    // `converted` has room for the rows of A where they are not read as they stand: rows * converted_row() elements.
-    template <typename Start>
-    void multiply(ThreadPool& pool, int64_t rows, const T* a, int64_t a_stride, T* converted, T* c, int64_t c_stride,
-                  const Start& start) const {
-        multiply_shared(pool, rows, panels_.operand(rows, a, a_stride, converted), panels_, columns_, c, c_stride,
-                        false, start);
-    }
-
-    int64_t columns() const { return columns_; }
-    int64_t converted_row() const { return converted_stride(panels_.precision, panels_.depth); }
-    int64_t bytes() const { return panels_.words() * columns_ * static_cast<int64_t>(sizeof(T)); }
-
-  private:
-    int64_t columns_;
-    Memory<T> packed_;
-    Panels<T> panels_;
-};
-
-// The weights of one layer, packed once.
-template <typename T>
-struct LayerWeights {
-    const Program& program;
-    int64_t inputs;                      // features of x, or the size of the vocabulary
-    std::vector<T> bias;                 // of the projected input
-    std::unique_ptr<Memory<T>> table;    // a row of projected input for each token, or
-    std::unique_ptr<Weight<T>> input;    // weight_ih
-    std::unique_ptr<Memory<T>> vectors;  // as fill_vectors() gives them
-    std::vector<std::unique_ptr<Weight<T>>> products;
-
-    LayerWeights(bool by_id, Precision precision, const abi::StreamLayer<T>& given, abi::Reader& reader)
-        : program(*static_cast<const Program*>(given.program)), inputs(given.inputs) {
-        Direction<T> call{};
-        call.program = &program;
-        call.inputs = inputs;
-        for (size_t i = 0; i < program.parameters.size(); ++i) call.parameters.push_back(reader.take<const T*>());
-        const int64_t width = program.width(), H = program.hidden;
-        bias.assign(static_cast<size_t>(round_up(width, kPanel<T>)), T(0));
-        fill_bias(call, bias.data());
-        if (by_id) {
-            table = std::make_unique<Memory<T>>(inputs * width);
-            call.put(INPUT, table->data(), width);
-            project_ids(call, bias.data(), 0, inputs, [](int64_t i) { return i; });
-        } else {
-            input = std::make_unique<Weight<T>>(inputs, width, precision);
-            input->pack(call.parameters[0], width);
-        }
-        vectors = std::make_unique<Memory<T>>(vector_elements(call));
-        fill_vectors(call, vectors->data());
-        for (size_t k = 0; k < program.products.size(); ++k) {
-            products.push_back(std::make_unique<Weight<T>>(H, program.products[k].blocks() * H, precision));
-            products.back()->pack(call.weights(k));
-        }
-    }
-
-    template <typename Do>
-    void each(const Do& with) const {
-        if (input) with(*input);
-        for (const auto& weight : products) with(*weight);
-    }
-};
 
 // One layer over a block of rows: the program of a cell, one step at a time.
 template <typename T>
