@@ -256,7 +256,7 @@ def main() -> None:
     cases = [
         Case("layer", cell, rows, steps, threads)
         for threads in given.threads
-        for rows, steps in ((32, 35), (1, 100))
+        for rows, steps in ((32, 35), (8, 35), (1, 100))
         for cell in ("lstm", "gru")
     ]
     with tempfile.TemporaryDirectory() as path:

@@ -41,6 +41,7 @@ def weft_layer(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
     layer, x = weft.Recurrent(weft_cell(case, arrays)), torch.from_numpy(arrays["x"])  # (B, T, I)
     if case["precision"] == "int8":
         layer = weft.quantize(layer)
+    weft.freeze(layer)  # the other runtimes pack their weights when they load a model
 
     def work() -> Any:
         with torch.inference_mode(), weft.precision("bf16" if case["precision"] == "bf16" else "float32"):
@@ -55,6 +56,7 @@ def weft_lengths(case: dict[str, Any], arrays: dict[str, Any]) -> Work:
     import weft
 
     layer = weft.Bidirectional(weft_cell(case, arrays), weft_cell(case, arrays))
+    weft.freeze(layer)
     x, lengths = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["lengths"])
 
     def work() -> Any:
