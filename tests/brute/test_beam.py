@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.checks import check_beam
+from tests.checks.beam_search import check_beam
 from weft.decoding import beam_search, generate, greedy
 from weft.errors import WeftError
 from weft.tasks.hmm.model import HMM

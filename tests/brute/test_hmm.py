@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checks import check_stepper
+from tests.checks.steppers import check_stepper
 from weft.chains import kernel
 from weft.errors import WeftError
 from weft.tasks.hmm.baum_welch import baum_welch, count_hmm, fit_hmm, random_hmm

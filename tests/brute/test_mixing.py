@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.checks import check_stepper
+from tests.checks.steppers import check_stepper
 from weft.errors import WeftError
 from weft.tasks.config import ModelConfig
 from weft.tasks.kneser_ney import modified_kneser_ney

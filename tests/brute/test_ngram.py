@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checks import check_stepper
+from tests.checks.steppers import check_stepper
 from weft.errors import WeftError
 from weft.tasks import kneser_ney as ngram
 from weft.tasks.kneser_ney import NGram, kneser_ney, modified_discounts, modified_kneser_ney

@@ -9,7 +9,7 @@ from operator import add
 
 import pytest
 
-from tests.checks import check_metric
+from tests.checks.metrics import check_metric
 from weft.metrics import MatchCounts, SpanScores
 from weft.text.spans import tags_to_spans
 

@@ -25,4 +25,4 @@ def test_the_source_archive_has_every_file(tmp_path):
     assert done.returncode == 0, done.stderr
     (archive,) = out.glob("*.tar.gz")
     check_sdist(archive)
-    assert {"tests/checks.py", "docs/index.md", "Makefile", "constraints.txt"} <= archive_files(archive)
+    assert {"tests/checks/cells.py", "docs/index.md", "Makefile", "constraints.txt"} <= archive_files(archive)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.checks import EQUATIONS, check_cell
+from tests.checks.cells import check_cell
+from tests.checks.equations import EQUATIONS
 from weft import engine
 from weft.cells import (
     CELLS,

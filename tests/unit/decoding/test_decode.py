@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from tests.checks import check_stepper
+from tests.checks.steppers import check_stepper
 from weft.decoding import NO_TOKEN, GeneratedRow, History, Sample, TokenChoice, advance, generate, greedy, token_engine
 from weft.errors import WeftError
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from examples.own_cell import OWN_CELLS
-from tests.checks import reachable
+from tests.checks.comparisons import reachable
 from weft import engine
 from weft.cells import CELLS, Cell, GRUCell, HiddenState, LSTMCell, RNNCell
 from weft.compiler import StepMasks

@@ -9,7 +9,7 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.checks import check_metric
+from tests.checks.metrics import check_metric
 from tests.program import run_script
 from weft.errors import WeftError
 from weft.metrics import Translations, count_matches, precisions, sentence_bleu

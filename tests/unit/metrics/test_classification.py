@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.checks import check_metric
+from tests.checks.metrics import check_metric
 from weft.errors import WeftError
 from weft.metrics import Confusion
 

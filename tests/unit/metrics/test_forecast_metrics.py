@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.checks import check_metric
+from tests.checks.metrics import check_metric
 from weft.metrics.forecast import (
     DECILES,
     QUANTILE_LEVELS,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tests.checks import check_metric
+from tests.checks.metrics import check_metric
 from weft.metrics import Likelihood, TokenPredictions
 from weft.training.loss import count_predictions
 

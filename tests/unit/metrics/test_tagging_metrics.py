@@ -8,7 +8,7 @@ from operator import add
 
 import pytest
 
-from tests.checks import check_metric
+from tests.checks.metrics import check_metric
 from weft.metrics import AccuracyCounts, MatchCounts, SpanScores, TokenScores, WordScores
 from weft.text.spans import words_to_tags
 

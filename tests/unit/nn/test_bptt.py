@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.autograd.functional import jacobian
 
-from tests.checks import EQUATIONS
+from tests.checks.equations import EQUATIONS
 from weft.errors import WeftError
 from weft.nn import make_stack, map_state
 from weft.nn.bptt import BPTT, full, randomized, reweighted, truncated, unroll

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import weft
-from tests.checks import check_probes
+from tests.checks.probes import check_probes
 from weft import probes
 from weft.config import load_config
 from weft.decoding import beam_search

@@ -165,8 +165,8 @@ def test_weights_agree_where_both_have_the_machine():
 
 
 def test_an_outdated_row_is_marked():
-    record = {"commit": "0123456", "date": "2026-01-02", "depends": {"tests/test_checks.py::nothing": "0" * 16}}
-    assert records.changed(record) == ["tests/test_checks.py::nothing"]
+    record = {"commit": "0123456", "date": "2026-01-02", "depends": {"tests/conftest.py::nothing": "0" * 16}}
+    assert records.changed(record) == ["tests/conftest.py::nothing"]
     assert tables.measured([record]) == "2026-01-02, 0123456 **outdated**"
     current = {**record, "depends": {"tools/pages.py": records.digest("tools/pages.py")}}
     assert tables.measured([current, {**current, "date": "2026-01-03"}]) == "2026-01-03, 0123456"

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.checks import derivations
+from tests.checks.grammars import derivations
 from weft.errors import WeftError
 from weft.text.grammars.english import ENGLISH, PHRASES, WORDS
 from weft.text.grammars.pcfg import Grammar, Leaf

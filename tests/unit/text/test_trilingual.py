@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.checks import derivations
+from tests.checks.grammars import derivations
 from weft.errors import WeftError
 from weft.text.grammars.trilingual import MAX_WORDS, text
 from weft.text.grammars.trilingual.grammar import english_grammar

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.checks import check_model
+from tests.checks.models import check_model
 from weft.cells import CELLS
 from weft.errors import WeftError
 from weft.nn import Recurrent

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import weft
-from tests.checks import check_model
+from tests.checks.models import check_model
 from weft import probes
 from weft.errors import WeftError
 from weft.nn.channels import ChannelLayer

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from tests.checks import check_model
+from tests.checks.models import check_model
 from weft.cells import CELLS
 from weft.data.windows import Passage
 from weft.engine.cross_entropy import IGNORE_INDEX

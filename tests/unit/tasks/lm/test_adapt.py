@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import weft
-from tests.checks import check_stepper
+from tests.checks.steppers import check_stepper
 from weft.cli import app
 from weft.errors import WeftError
 from weft.files import file_hash

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.checks import check_model, check_stepper
+from tests.checks.models import check_model
+from tests.checks.steppers import check_stepper
 from weft.cells import CELLS
 from weft.data.windows import Window
 from weft.decoding import Sample, generate, greedy, token_engine

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from tests.checks import check_model
+from tests.checks.models import check_model
 from weft.data.buckets import pad, take
 from weft.data.column import Column
 from weft.errors import WeftError

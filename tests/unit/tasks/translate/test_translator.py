@@ -8,7 +8,10 @@ import math
 import pytest
 import torch
 
-from tests.checks import check_beam, check_model, check_stepper, flat
+from tests.checks.beam_search import check_beam
+from tests.checks.comparisons import flat
+from tests.checks.models import check_model
+from tests.checks.steppers import check_stepper
 from weft.data.buckets import Padded, pad
 from weft.decoding import beam_search
 from weft.engine import linear_cross_entropy
