@@ -1,64 +1,16 @@
-"""Fields: one battery for texts, labels, tags and values; what a damaged run can say of one is refused."""
+"""Fields: what a damaged run can say of one is refused."""
 
 from __future__ import annotations
 
 import copy
-import json
 
 import numpy as np
 import pytest
 
-from weft.data.column import Column, open_column, write_column
-from weft.data.field import Field
+from tests.checks.test_fields import CASES, SERIES
 from weft.data.values import Values
 from weft.errors import WeftError
-from weft.text.config import TextConfig
-from weft.text.fields import Label, Tags
-from weft.text.spans import SCHEMES
-from weft.text.text_field import Text
-
-SERIES = np.random.default_rng(0).normal(3.0, 7.0, (9, 2))
-CASES = {
-    "text": (Text, TextConfig(tokenizer="word", min_count=1), ["the cat sat", "a cat"], "the cat", ("the", "cat")),
-    "characters": (Text, TextConfig(), ["猫 cat"], "cat猫", ("c", "a", "t", "猫")),
-    "label": (Label, None, ["no", "yes", "no"], "yes", ("yes",)),
-    "tags": (Tags, None, [["DET", "N"], ["V"]], ("N", "V"), ("N", "V")),
-    "spans": (Tags, SCHEMES["bio"], [["B-X", "O"]], ("O", "B-X", "I-X"), ("O", "B-X", "I-X")),
-    "values": (Values, ["speed", "load"], [SERIES, SERIES[:3]], SERIES[:4], ("1", "2", "3", "4")),
-}
-TYPES = {"string": str, "array": (list, tuple), "number": float}
-
-
-def fits(value, schema):
-    """Whether a value has the type, length and alternatives of a JSON schema."""
-    if not isinstance(value, TYPES[schema["type"]]) or value not in schema.get("enum", [value]):
-        return False
-    if schema["type"] != "array":
-        return True
-    least, most = schema.get("minItems", 0), schema.get("maxItems", len(value))
-    return least <= len(value) <= most and all(fits(item, schema["items"]) for item in value)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_field(case, tmp_path):
-    kind, settings, values, value, names = CASES[case]
-    field = kind.fit(values, settings)
-    assert isinstance(field, Field)
-    again = kind.from_json(json.loads(json.dumps(field.to_json())))
-    assert again.to_json() == field.to_json()
-    row = np.asarray(again.encode(value))
-    assert field.names(value) == names
-    assert len(row) == len(names)
-    write_column(tmp_path / "x.npy", [row, row[:1]], row.dtype)
-    column = open_column(tmp_path / "x.npy")
-    assert isinstance(column, Column)
-    decoded = field.decode(column[0])
-    assert np.allclose(decoded, value, atol=1e-5) if case == "values" else decoded == value
-    plain = np.asarray(value).tolist() if case == "values" else value
-    assert fits(plain, field.schema)
-    assert not fits(7, field.schema)
-    typed = value if isinstance(value, str) else json.dumps(list(plain))
-    assert field.names(field.parse(typed)) == names
+from weft.text.fields import Tags
 
 
 @pytest.mark.parametrize("case", CASES)
