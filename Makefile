@@ -31,14 +31,14 @@ format: $(VENV)/ready-dev
 # The documentation site, in site/: open site/index.html. Warnings are errors, links and the search are checked.
 docs: $(VENV)/ready-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	$(BIN)/python -m tests.site_checks site
+	$(BIN)/python -m tools.site_checks site
 
 # Source archive and wheel in dist/: the archive holds what git holds, the wheel works in an empty environment.
 dist: $(VENV)/ready-dev
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist
-	$(BIN)/python -m tests.dist sdist dist/*.tar.gz
-	$(BIN)/python -m tests.dist wheel dist/*.whl
+	$(BIN)/python -m tools.dist sdist dist/*.tar.gz
+	$(BIN)/python -m tools.dist wheel dist/*.whl
 
 # Programs of minutes, an hour and a half in all: `make long RUN=kills` for one; `python -m tests.long --list` says what each proves.
 long: $(VENV)/ready-dev

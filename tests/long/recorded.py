@@ -4,7 +4,7 @@ Trains each task for about 20 steps in float32 and bf16, also with members, from
 two workers; then runs every command with `--json` on these runs. The record has a hash of the weights, the held-out
 scores, and a hash of each output.
 
-    python -m tests.long.recorded write [--outputs FOLDER]     about ten minutes; writes tests/recorded.json
+    python -m tests.long.recorded write [--outputs FOLDER]     about ten minutes; writes tests/long/recorded.json
     python -m tests.long.recorded check [--outputs FOLDER]     trains anew, and lists what differs
 
 With --outputs the outputs themselves are written to a folder, so that two of them can be compared by diff.
@@ -34,7 +34,7 @@ from safetensors.torch import load_file
 
 from tests.unit.tasks.test_weights import machine
 
-RECORD = ROOT / "tests" / "recorded.json"
+RECORD = ROOT / "tests" / "long" / "recorded.json"
 # What differs from run to run: times, and the folders that the runs are in.
 VARYING = {"seconds", "minutes", "path", "date", "started", "duration", "tokens_per_second", "steps_per_second"}
 

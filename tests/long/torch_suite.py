@@ -35,11 +35,11 @@ def exchange(mode: str) -> None:
     from torch.nn import modules
 
     import weft
-    from weft.nn.accelerate import _accelerated
+    from weft.nn.accelerate import accelerated_class
 
     layers = ("LSTM", "GRU", "RNN")
     for name in (*layers, "LSTMCell", "GRUCell", "RNNCell") if mode == "layers" else layers:
-        kind = getattr(weft.nn, name) if mode == "layers" else _accelerated(getattr(nn, name))
+        kind = getattr(weft.nn, name) if mode == "layers" else accelerated_class(getattr(nn, name))
         setattr(nn, name, kind)
         setattr(modules, name, kind)  # from which they take the names of their tests
 

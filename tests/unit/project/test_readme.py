@@ -9,8 +9,8 @@ from statistics import mean
 import pytest
 
 import weft
-from tests.dist import installations
 from tests.paths import ROOT
+from tools.dist import installations
 from tools.tables import (
     MASE,
     best_of_others,

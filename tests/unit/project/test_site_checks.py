@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.site_checks import QUERIES, check_lab, check_links
+from tools.site_checks import QUERIES, check_lab, check_links
 
 LINKS = {
     '<a href="other.html#there">': None,

@@ -1,8 +1,8 @@
 """Checks a release: what the source archive holds, and that the wheel works in an empty environment.
 
-    python -m tests.dist sdist dist/weft-*.tar.gz     the archive has exactly the files that git has
-    python -m tests.dist wheel dist/weft-*.whl        alone, it trains and predicts, and has the engine
-    python -m tests.dist install dist/weft-*.whl      every way to install that the README names, and `make demo`
+    python -m tools.dist sdist dist/weft-*.tar.gz     the archive has exactly the files that git has
+    python -m tools.dist wheel dist/weft-*.whl        alone, it trains and predicts, and has the engine
+    python -m tools.dist install dist/weft-*.whl      every way to install that the README names, and `make demo`
 
 `make dist` builds both and runs the first two. The third takes a quarter of an hour and needs uv. With `--torch FILE`,
 that build of torch is installed first, and uv runs without `--torch-backend cpu`, which asks torch's own index.
@@ -23,7 +23,7 @@ import venv
 import zipfile
 from pathlib import Path
 
-from tests.paths import ROOT
+ROOT = Path(__file__).parents[1]
 
 MADE = ("PKG-INFO", "setup.cfg", "src/weft.egg-info/")  # what setuptools adds
 PIP_INSTALL = ("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")

@@ -1,6 +1,6 @@
 """Checks the documentation site that `make docs` has built.
 
-    python -m tests.site_checks site
+    python -m tools.site_checks site
 
 - Every link leads to a page and an anchor that exist, and nothing is loaded from another host.
 - Opened from a folder in chromium, without a network, the search finds typical queries (needs chromium and playwright).
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tests.paths import ROOT
+ROOT = Path(__file__).parents[1]
 
 QUERIES = {  # what readers type -> a page that has to be among the first results
     "install": "install.html",
@@ -174,7 +174,7 @@ def main() -> None:
         problems += check_in_browser(site, chromium)
     else:
         print(
-            "tests.site_checks: search and access were not tried, which takes chromium and playwright", file=sys.stderr
+            "tools.site_checks: search and access were not tried, which takes chromium and playwright", file=sys.stderr
         )
     if problems:
         sys.exit("\n".join(problems))
