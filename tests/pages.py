@@ -1,7 +1,7 @@
 """Runs the examples of a documentation page as a reader would, and compares what they print with what the page shows.
 
-    python tests/pages.py docs/page.md            run in the current folder, report every difference
-    python tests/pages.py --update docs/page.md   write what was printed into the page
+    python -m tests.pages docs/page.md            run in the current folder, report every difference
+    python -m tests.pages --update docs/page.md   write what was printed into the page
 
 All ```python blocks of a page share one interpreter. A ```console block holds commands (`$ ...`) and what they print. A
 ```text block right after a python block is what that block prints. In what is shown, `...` stands for anything, and a
@@ -15,12 +15,15 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import traceback
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.program import weft
 
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```[^\S\n]*$", flags=re.M | re.S)
 FREE = re.compile(r"(\d+\.\d+|\.\.\.)")  # what need not be printed exactly as shown
@@ -69,26 +72,30 @@ def same(shown: str, printed: str) -> bool:
 
 
 def run_console(code: str) -> str:
-    """The block again, with what its commands print now. `weft` and `python` are those of this interpreter.
-
-    WEFT_PROGRAM in the environment names another way to run `weft`, which must print the same.
-    """
-    program = os.environ.get("WEFT_PROGRAM", f'"{sys.executable}" -m weft')
-    shell = f'set -e; weft() {{ {program} "$@"; }}; python() {{ "{sys.executable}" "$@"; }}\n'
+    """The block again, with what its commands print now. `weft` and `python` are those of this interpreter."""
     lines = []
     for command in re.findall(r"^\$ ((?:.*\\\n)*.*)\n", code, flags=re.M):
-        done = subprocess.run(
-            ["bash", "-c", shell + command],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "COLUMNS": "100"},
-            check=False,
-        )
+        done = run_command(command)
         if done.returncode:
             raise SystemExit(f"{command}\nexited with {done.returncode}:\n{done.stdout}{done.stderr}")
         lines.append(f"$ {command}\n{done.stdout}")
     return "".join(lines)
+
+
+def run_command(command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command: one of `weft` alone in this process, others in a shell."""
+    words = shlex.split(command.replace("\\\n", " "))
+    if words[0] == "weft" and not {"|", ">", "&&"} & set(words):
+        return weft(*words[1:], columns=100)
+    python = f'"{sys.executable}"'
+    return subprocess.run(
+        ["bash", "-c", f'set -e; weft() {{ {python} -m weft "$@"; }}; python() {{ {python} "$@"; }}\n{command}'],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "100"},
+        check=False,
+    )
 
 
 def run(page: str) -> list[tuple[Example, str]]:

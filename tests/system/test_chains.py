@@ -153,7 +153,7 @@ def test_ctrl_c_keeps_the_best_hmm_so_far(book, tmp_path):
     while not (out / "metrics.jsonl").exists() or len((out / "metrics.jsonl").read_text().splitlines()) < 3:
         time.sleep(0.05)
     training.send_signal(signal.SIGINT)
-    _, stderr = training.communicate(timeout=60)
+    _, stderr = training.communicate(timeout=600)
     assert training.returncode == 130, stderr
     assert "Traceback" not in stderr
     assert json.loads(succeeds("eval", out, "--json").stdout)["perplexity"] < 40

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 import weft
-from tests import forked
+from tests import program
 from tests.program import succeeds
 from weft.cli import main
 from weft.config import load_config
@@ -170,14 +170,14 @@ def test_results_that_cannot_be_written_are_one_message(run, tmp_path):
     """A disk that is full is told of; a reader who has gone is not."""
     (tmp_path / "many.txt").write_text("the soup was good\n" * 3000, encoding="utf-8")
     for given in (["the soup was good"], ["--file", tmp_path / "many.txt"]):
-        arguments = forked.command(["classify", str(run), *map(str, given)], {})
+        arguments = program.command("classify", run, *given)
         if Path("/dev/full").exists():
             with Path("/dev/full").open("w") as full:
-                done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+                done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, timeout=600)
             assert (done.returncode, done.stderr) == (2, f"weft: the output cannot be written: {os.strerror(28)}\n")
         read, write = os.pipe()
         os.close(read)
-        done = subprocess.run(arguments, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(arguments, stdout=write, stderr=subprocess.PIPE, text=True, timeout=600)
         os.close(write)
         assert done.returncode != 0
         assert done.stderr == ""

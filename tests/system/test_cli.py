@@ -13,8 +13,7 @@ import time
 import pytest
 from safetensors.torch import load_file
 
-from tests.program import fails, run_script, start, succeeds, weft
-from tests.scripts import REFUSED
+from tests.program import REFUSED, fails, run_script, start, succeeds, weft
 
 SMALL = [
     "--set",
@@ -213,7 +212,7 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(book, tmp_path):
     while not (out / "metrics.jsonl").exists() or not (out / "metrics.jsonl").read_text():
         time.sleep(0.05)
     training.send_signal(signal.SIGINT)
-    stdout, stderr = training.communicate(timeout=60)
+    stdout, stderr = training.communicate(timeout=600)
     assert training.returncode == 130, stderr
     assert "Traceback" not in stderr
     assert f"To resume: weft train lm --out {out} --resume" in stderr

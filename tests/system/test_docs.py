@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import subprocess
-import sys
 
 import pytest
 
 import weft
 import weft.nn
 import weft.probes
-from tests import forked
-from tests.pages import examples, same
+from tests.pages import examples, run, same
 from tests.paths import ROOT
+from tests.program import as_a_process, run_script
 from tools import data_flow
+from tools.check_run import check_run
 from tools.reference_pages import PAGES as REFERENCE_PAGES
 from weft.tasks import TASKS
+from weft.training.run import open_run
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SERVE = ROOT / "docs" / "serve.md"  # its examples need a server: tests/system/test_serve.py
@@ -37,18 +35,15 @@ def python_blocks(page):
 def test_examples_run(page, tmp_path):
     (tmp_path / "my.txt").write_text("It was the best of times, it was the worst of times.\n" * 100, encoding="utf-8")
     script = "\n".join(python_blocks(page))
-    done = subprocess.run(
-        forked.command([forked.SCRIPT, script], {}), cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
+    run_script(script, cwd=tmp_path)
 
 
 def test_notes_print_what_the_page_shows(tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    command = [sys.executable, str(ROOT / "tests" / "pages.py"), str(NOTES)]
-    program = {**os.environ, "WEFT_PROGRAM": shlex.join(forked.command([], {}))}
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False, env=program)
-    assert done.returncode == 0, done.stderr
+    with as_a_process(tmp_path):
+        results = run(NOTES.read_text(encoding="utf-8"))
+    wrong = [(one.code, one.shown, text) for one, text in results if one.span and not same(one.shown, text)]
+    assert not wrong, "{0}prints\n\n{2}\nand the page shows\n\n{1}".format(*wrong[0])
 
 
 def test_the_chinese_notes_page_has_the_same_examples():
@@ -85,6 +80,14 @@ def test_pages_that_are_made_with_the_site_have_all_names():
     for page in pages.values():
         assert page.startswith("# The ")
         assert "{" not in re.sub(r"```.*?```|`[^`]*`", "", page, flags=re.S), "a value that is no text"
+
+
+def test_runs_of_every_task_are_as_the_page_on_formats_says(runs, capsys):
+    assert {open_run(run).task for run in runs.values()} == {*TASKS} - {
+        "forecast"
+    }  # tests/unit/training/test_formats.py
+    assert not {name: damaged for name, run in runs.items() if (damaged := check_run(run))}
+    assert ": as it was written" in capsys.readouterr().out
 
 
 def test_the_diagram_of_the_data_flow_is_current():

@@ -9,8 +9,7 @@ import re
 
 import pytest
 
-from tests.program import check_kill_and_resume, fails, run_script, succeeds
-from tests.scripts import REFUSED
+from tests.program import REFUSED, check_kill_and_resume, fails, run_script, succeeds
 from weft.tasks import load
 
 SMALL = [

@@ -188,7 +188,7 @@ def test_plot_follows_a_training_process(tmp_path):
                     assert lines[-1], "it ended while the run was training"
                 training.terminate()
                 lines += plot.stdout.readlines()
-                assert plot.wait(timeout=60) == 0
+                assert plot.wait(timeout=600) == 0
         finally:
             training.kill()
     drawn = [len(one.splitlines()) for one in "".join(lines).split(title)[1:]]

@@ -270,15 +270,16 @@ def test_limits(server):
 
 
 def test_slow_clients_hold_nothing(server):
-    """Forty clients that send a byte now and then; others are answered at once."""
+    """Forty clients send no more than a part of a request; another one is answered while these are waited for."""
     slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(40)]
     head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
     for number, one in enumerate(slow):
         one.sendall(head[:20] if number % 2 else head)
-    began = time.monotonic()
     assert server.ask("/models/sentiment", {"inputs": "a good film"}).status == 200
-    assert time.monotonic() - began < 9, "it waited until the slow ones were cut off"
     for one in slow:
+        one.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nothing was sent, and it is not closed: it was not cut off
+            one.recv(1)
         one.close()
 
 
@@ -437,10 +438,8 @@ def test_a_second_signal_cuts_requests_off(runs):
         wait_for(lambda: server.metric("weft_sequences") == 1, 20, "it runs")
         server.process.send_signal(signal.SIGINT)
         assert "finishing requests: 1" in server.process.stderr.readline()
-        began = time.monotonic()
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(timeout=20) == 0
-        assert time.monotonic() - began < 5
+        assert server.process.wait(timeout=20) == 0, "without it, requests have 30 seconds to finish"
 
 
 def test_addresses_that_cannot_be_listened_on_are_refused_before_a_model_is_loaded(server, tmp_path):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import weft
 import weft.training.run
-from tests import forked
+from tests.program import command
 from weft.cli import app
 from weft.cli.messages import for_command_line
 from weft.config import load_config
@@ -419,11 +419,11 @@ def test_mistakes(arguments, words, runs, files, tmp_path):
 
 def test_as_a_program(runs, files):
     """One of each in a process of its own: what a shell sees."""
-    command = forked.command(["tag", str(runs / "seg")], {})
-    options = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 60}
-    done = subprocess.run([*command, "-"], input="thecatsleeps.\n", check=True, **options)
+    tag = command("tag", runs / "seg")
+    options = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 600}
+    done = subprocess.run([*tag, "-"], input="thecatsleeps.\n", check=True, **options)
     assert done.stdout == "the cat sleeps .\n"
-    done = subprocess.run([*command, ""], check=False, **options)
+    done = subprocess.run([*tag, ""], check=False, **options)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "weft: the text is empty; expected at least one word\n"
 

@@ -17,21 +17,13 @@ import pytest
 import torch
 
 import weft
-from tests import forked
 from tests.elsewhere import FILES, importable
+from tests.program import weft as run_weft
 from tests.serving import served
 from weft import probes
 from weft.errors import WeftError
 from weft.training.run import METRICS, open_run
 
-SCRIPT = """
-import sys
-sys.path.insert(0, {site!r})
-from weft.tasks.elsewhere import installed_tasks
-installed_tasks.cache_clear()
-import weft.cli
-weft.cli.main()
-"""
 SERIES = "[[0.5, 1.5], [1.0, -2.0], [0.0, 3.0]]"
 TRAIN = ["--set", "model.hidden_size=16", "--set", "model.dropout=0", "--learning-rate", "0.01", "--batch-size", "8"]
 
@@ -44,7 +36,7 @@ def site(tmp_path_factory):
         (folder / name).write_text(source, encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
     target = folder / "site"
-    subprocess.run([*pip, "--no-build-isolation", "--target", target, folder], check=True, timeout=120)
+    subprocess.run([*pip, "--no-build-isolation", "--target", target, folder], check=True, timeout=600)
     return target
 
 
@@ -61,14 +53,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def program(site, folder):
     def run(*arguments):
-        script = SCRIPT.format(site=str(site))
-        return subprocess.run(
-            forked.command([forked.SCRIPT, script, *map(str, arguments)], {}),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            cwd=folder,
-        )
+        with importable(site, "running_mean"):
+            return run_weft(*arguments, cwd=folder)
 
     return run
 
@@ -178,8 +164,8 @@ def test_a_killed_training_ends_in_the_same_weights(site, folder, run):
     while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") >= 10):
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=60) == -signal.SIGKILL
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert process.wait(timeout=600) == -signal.SIGKILL
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "resuming killed after step" in done.stderr
     expected, found = (open_run(folder / name).weights() for name in ("run", "killed"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import pytest
 import sacrebleu
@@ -10,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checks.metrics import check_metric
-from tests.program import run_script
 from weft.errors import WeftError
 from weft.metrics import Translations, count_matches, precisions, sentence_bleu
 
@@ -155,4 +156,4 @@ class TestCorpus:
 
 def test_sacrebleu_is_loaded_only_when_a_corpus_is_scored():
     script = "import sys, weft, weft.metrics; assert 'sacrebleu' not in sys.modules"
-    run_script(script)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=600)
