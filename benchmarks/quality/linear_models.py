@@ -56,11 +56,11 @@ def as_matrix(features: SparseFeatures, size: int) -> Any:
 
 
 def solve(problem: Any) -> tuple[Tensor, Tensor]:
-    """What `_Problem.solve` of weft returns, by scikit-learn: weights (F, labels) and the bias (labels,)."""
+    """What `LinearProblem.solve` of weft returns, by scikit-learn: weights (F, labels) and the bias (labels,)."""
     x, truth = as_matrix(problem.features, len(problem.ratios)), problem.truth.argmax(1).numpy()
     count, c = problem.truth.shape[1], 1 / (problem.decay * len(truth))
     weights, bias = torch.zeros(len(problem.ratios), count), torch.zeros(count)
-    hinge = problem.loss is linear._squared_hinge
+    hinge = problem.loss is linear.squared_hinge
     for label in range(count) if hinge or count > 2 else [1]:
         # Of two labels with opposite ratios, both weights are half of those of their difference.
         model = LinearSVC(C=c) if hinge else LogisticRegression(C=2 * c if count == 2 else c, max_iter=1000)
@@ -97,10 +97,10 @@ def measure(split: Split) -> str:
 
 def main() -> None:
     torch.set_num_threads(1)
-    own: Any = linear._Problem.solve
+    own: Any = linear.LinearProblem.solve
     for name in sys.argv[1:] or SETS:
         for solver, method in (("weft", own), ("scikit-learn", solve)):
-            linear._Problem.solve = method  # type: ignore[method-assign]
+            linear.LinearProblem.solve = method  # type: ignore[method-assign]
             print(f"{name:22}{solver:14}{measure(SETS[name]())}", flush=True)
 
 

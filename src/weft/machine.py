@@ -15,7 +15,7 @@ from typing import NamedTuple
 from weft.errors import WeftError
 
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
-_CPU = Path("/proc/cpuinfo")
+CPU_INFO = Path("/proc/cpuinfo")
 _ENGINE = Path(__file__).parent / "engine"
 
 # The variants of the engine, each with the flags of Linux for the instructions that the one before it does without.
@@ -53,7 +53,7 @@ def cpu_flags() -> frozenset[str]:
     if sys.platform == "darwin":
         return frozenset(flag for flag, name in _MACOS.items() if _sysctl(name))
     try:
-        found = re.search(r"^(?:flags|Features)\s*:(.*)$", _CPU.read_text(), flags=re.M)
+        found = re.search(r"^(?:flags|Features)\s*:(.*)$", CPU_INFO.read_text(), flags=re.M)
     except OSError:
         found = None
     return frozenset(found[1].split()) if found else frozenset()

@@ -104,7 +104,7 @@ def tune(
     deadline = time.monotonic() + 60 * minutes if minutes else math.inf
     out.mkdir(parents=True, exist_ok=True)
     study = open_study(optuna, task, out, storage)
-    share = _trial_seconds(study, 60 * minutes / (trials or TRIALS_IN_BUDGET))
+    share = seconds_of_trial(study, 60 * minutes / (trials or TRIALS_IN_BUDGET))
     defaults = _default_settings(get_task(task), source, dev, fixed, share / 60)
     flat = dotted(defaults)
     first = {key: nearest(way, flat[names_of(key)[0]]) for key, way in space.items()}
@@ -122,7 +122,7 @@ def tune(
             sampled = {name: value for key, value in values.items() for name in names_of(key)}
             seconds = min(share or math.inf, left)
             limit = {"train.minutes": seconds / 60} if "train" in defaults and seconds < math.inf else {}
-            _run_trial(optuna, study, trial, get_task(task), source, dev, out, {**limit, **fixed, **sampled})
+            run_trial(optuna, study, trial, get_task(task), source, dev, out, {**limit, **fixed, **sampled})
             report(_trial_result(study.get_trials(deepcopy=False)[trial.number], out))
             _keep_best(study, out)
             draw_study(study, out / PICTURE, get_task(task).metric)
@@ -151,7 +151,7 @@ def _check_arguments(task: str, minutes: float, trials: int) -> None:
         raise WeftError(f"minutes={minutes:g}, trials={trials}", expected="0 or more")
 
 
-def _trial_seconds(study: Study, seconds: float) -> float:
+def seconds_of_trial(study: Study, seconds: float) -> float:
     """The time of a trial, 0 for no limit: that of the first call, because only trials of equal time are comparable."""
     if TRIAL_SECONDS not in study.user_attrs:
         study.set_user_attr(TRIAL_SECONDS, seconds)
@@ -186,7 +186,7 @@ def _sample(trial: Trial, key: str, way: Range | Choice) -> Any:
     return trial.suggest_float(key, way.low, way.high, log=way.log)
 
 
-def _run_trial(
+def run_trial(
     optuna: Any, study: Study, trial: Trial, task: Any, source: Any, dev: Any, out: Path, settings: dict[str, Any]
 ) -> None:
     """Trains one run; tells the study how it ended."""
@@ -194,7 +194,7 @@ def _run_trial(
     try:
         with beating(optuna, study, trial):
             training = task.start(source, folder, settings, dev=dev)
-            pruned = _train(trial, training)
+            pruned = train_trial(trial, training)
         trial.set_user_attr("metrics", training.trainer.progress.best_metrics)
     except optuna.exceptions.UpdateFinishedTrialError:
         # This process was silent for so long, or so the others thought, that one of them repeats the trial.
@@ -221,7 +221,7 @@ def _run_trial(
         study.tell(trial, state=states.FAIL)
 
 
-def _train(trial: Trial, training: Any) -> bool:
+def train_trial(trial: Trial, training: Any) -> bool:
     """Trains to the end, or until the study stops the trial. Returns whether it did."""
     reported = -1
     for step in training.steps():

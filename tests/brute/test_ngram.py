@@ -158,7 +158,7 @@ def test_measured_in_chunks(monkeypatch):
     text = random_text(1, length=100)
     whole = model.evaluate(text).nats
     for chunk in (1, 2, 3, 7, 99, 100):
-        monkeypatch.setattr(ngram, "_CHUNK", chunk)
+        monkeypatch.setattr(ngram, "TOKENS_AT_ONCE", chunk)
         assert model.evaluate(text).nats == pytest.approx(whole)
 
 
@@ -210,13 +210,13 @@ def without_the_start(ids, size, order):
         yield keys, suffixes, counts
 
 
-real_count = ngram._count
+real_count = ngram.count_ngrams
 
 
 @pytest.mark.parametrize("mutant", [raw_counts_below, without_the_start])
 def test_mutant_counts_are_noticed(mutant, monkeypatch):
     tokens = random_text(5, size=5)
-    monkeypatch.setattr(ngram, "_count", mutant)
+    monkeypatch.setattr(ngram, "count_ngrams", mutant)
     model = modified_kneser_ney(tokens, 6, 3)
     with pytest.raises(AssertionError):
         check_against_definition(model, ByHand(tokens.tolist(), 6, 3, None), 6, 3)

@@ -40,7 +40,7 @@ def test_the_best_variant_of_a_cpu(name, flags, best, tmp_path, monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: name)
     monkeypatch.setattr(sys, "platform", "linux")
     importlib.reload(machine)
-    monkeypatch.setattr(machine, "_CPU", cpu)
+    monkeypatch.setattr(machine, "CPU_INFO", cpu)
     assert machine.variants()[0] == best
 
 

@@ -101,11 +101,12 @@ MONTHS = pandas.date_range("2020-01-01", periods=60, freq="MS")
 WAVE = 20 + 5 * np.sin(np.arange(60) * np.pi / 6)
 
 
+SALES = pandas.Series(WAVE + np.random.default_rng(0).normal(0, 0.5, 60), MONTHS, name="sales")
+
+
 @pytest.fixture(scope="module")
 def forecaster():
-    random = np.random.default_rng(0)
-    sales = pandas.Series(WAVE + random.normal(0, 0.5, 60), MONTHS, name="sales")
-    return Forecaster(horizon=6, settings={"model.kind": "linear"}).fit(sales)
+    return Forecaster(horizon=6, settings={"model.kind": "linear"}).fit(SALES)
 
 
 def test_a_forecaster_gives_what_it_was_given(forecaster):
@@ -118,7 +119,7 @@ def test_a_forecaster_gives_what_it_was_given(forecaster):
     assert len(forecaster.predict(9)) == 9  # beyond the horizon
     copied = pickle.loads(pickle.dumps(forecaster))
     assert copied.predict().tolist() == found.tolist()
-    values = Forecaster(horizon=6, season=12, settings={"model.kind": "linear"}).fit(forecaster._y.to_numpy())
+    values = Forecaster(horizon=6, season=12, settings={"model.kind": "linear"}).fit(SALES.to_numpy())
     np.testing.assert_allclose(values.predict(), found)
     assert isinstance(values.predict(), np.ndarray)
 

@@ -63,8 +63,8 @@ def test_texts_of_a_generator_are_there_for_every_trial(tmp_path):
 
 
 def test_the_trials_of_all_calls_get_the_same_time(tmp_path):
-    assert tuning._trial_seconds(open_study(optuna, "lm", tmp_path, ""), 5.0) == 5.0
-    assert tuning._trial_seconds(open_study(optuna, "lm", tmp_path, ""), 60.0) == 5.0
+    assert tuning.seconds_of_trial(open_study(optuna, "lm", tmp_path, ""), 5.0) == 5.0
+    assert tuning.seconds_of_trial(open_study(optuna, "lm", tmp_path, ""), 60.0) == 5.0
 
 
 def test_a_setting_that_is_given_is_not_searched(tmp_path):
@@ -102,7 +102,7 @@ def test_a_trial_that_another_process_has_taken_over_is_given_up(tmp_path):
     study = open_study(optuna, "ngram", tmp_path, "")
     trial = study.ask()
     study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-    tuning._run_trial(optuna, study, trial, tuning.get_task("ngram"), TEXT, None, tmp_path, {})
+    tuning.run_trial(optuna, study, trial, tuning.get_task("ngram"), TEXT, None, tmp_path, {})
     assert study.trials[0].state.name == "FAIL"
     assert not list(tmp_path.glob("trial-*"))
 
@@ -119,7 +119,7 @@ def test_a_trial_that_falls_behind_is_stopped(tmp_path):
                 progress.best = min(progress.best, score)
                 yield SimpleNamespace(number=number, total=len(scores), evaluation=Evaluation(score, {}), end="")
 
-        pruned = tuning._train(trial, SimpleNamespace(steps=steps, trainer=SimpleNamespace(progress=progress)))
+        pruned = tuning.train_trial(trial, SimpleNamespace(steps=steps, trainer=SimpleNamespace(progress=progress)))
         study.tell(trial, None if pruned else progress.best, state=optuna.trial.TrialState.PRUNED if pruned else None)
         return pruned
 

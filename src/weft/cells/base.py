@@ -114,6 +114,9 @@ class Cell(nn.Module, ABC):
             of. The engine runs each by itself, on the weights that `head_parameters` returns. It is not inherited,
             since a subclass may have a step of its own.
         heads: how many they are.
+
+    Raises:
+        WeftError: a size is out of range.
     """
 
     blocks: ClassVar[int]
@@ -268,7 +271,7 @@ def check_state(cell: Cell, state: State, rows: int) -> None:
         )
 
 
-_checked: set[type] = set()  # classes whose step keeps the contract
+CHECKED: set[type] = set()  # classes whose step keeps the contract
 
 
 def check_cell(owner: str, cell: Any) -> None:
@@ -284,7 +287,7 @@ def check_cell(owner: str, cell: Any) -> None:
         WeftError: `cell` is not an instance of `Cell`, or `step` does not return a state and gates.
     """
     kind = type(cell)
-    if kind in _checked:
+    if kind in CHECKED:
         return
     check_instance(owner, cell)
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():  # a mode would see this step, too
@@ -325,7 +328,7 @@ def check_cell(owner: str, cell: Any) -> None:
                 f"{name}.step returns {_describe(value)} as `{part}` of the state for a batch of 2",
                 expected=f"a tensor of {shape}, (B, H) as in the state it received",
             )
-    _checked.add(kind)
+    CHECKED.add(kind)
 
 
 def check_instance(owner: str, cell: Any) -> None:

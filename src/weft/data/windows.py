@@ -111,7 +111,7 @@ class RandomWindows(TrainingWindows):
         generator = np.random.default_rng((self.seed, number))
         offset = int(generator.integers(self.seq_length))
         windows = (len(self.tokens) - self.seq_length) // self.seq_length
-        order = _random_order(generator, windows)
+        order = random_order(generator, windows)
         rows = np.arange(self.batch_size)
         return (
             (offset + self.seq_length * order(batch * self.batch_size + rows), True)
@@ -119,7 +119,7 @@ class RandomWindows(TrainingWindows):
         )
 
 
-def _random_order(generator: np.random.Generator, count: int) -> Callable[[Starts], Starts]:
+def random_order(generator: np.random.Generator, count: int) -> Callable[[Starts], Starts]:
     """A random permutation of range(count), as a function of positions; that of a large text is not held in memory."""
     if count <= MOST_STORED:
         order = generator.permutation(count)

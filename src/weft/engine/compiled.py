@@ -36,7 +36,7 @@ _plans: dict[int, Plan] = {}  # by content hash; a few kilobytes for each progra
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: bool, expected_zoneout: str) -> str:
+def described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: bool, expected_zoneout: str) -> str:
     """The hash of the cell's plan, its number of states and the names of its parameters; "" if it has no plan.
 
     torch takes the result as a constant. It calls again for another cell, or when `training` changes.
@@ -55,7 +55,7 @@ def _described(cell: Cell, training: bool, recurrent_dropout: bool, zoneout: boo
 def _description(run: Pass) -> str:
     recurrent_dropout, zoneout, expected_zoneout = run.noise
     # Read here, so that torch guards on their values: otherwise a float that changes becomes a symbol.
-    return _described(  # type: ignore[no-any-return]
+    return described(  # type: ignore[no-any-return]
         run.cell, bool(run.cell.training), recurrent_dropout, zoneout, expected_zoneout.hex()
     )
 
@@ -82,7 +82,7 @@ def run_layer(
     tensors, there = _without_gaps(given)
     noise, noisy = _without_gaps(masks)
     train = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in [x, *tensors])
-    outputs, *rest = _run_operator(x, lengths, tensors, noise, there, noisy, hashes, reverse, int(precision), train)
+    outputs, *rest = run_operator(x, lengths, tensors, noise, there, noisy, hashes, reverse, int(precision), train)
     last = []
     for run, parts in zip(passes, counts, strict=True):
         last.append(run.cell.state_type(*rest[:parts]))
@@ -149,7 +149,7 @@ class _Ready:
 
 # torch reads the types: there, an Optional is none of the new unions.
 @torch.library.custom_op("weft::run_layer", mutates_args=())
-def _run_operator(
+def run_operator(
     x: Tensor,
     lengths: Optional[Tensor],  # noqa: UP045
     tensors: Sequence[Tensor],
@@ -179,7 +179,7 @@ def _kept_size(hashes: Sequence[int]) -> int:
     return sum(sum(_plans[plan_hash].kept_sizes) for plan_hash in hashes)
 
 
-@_run_operator.register_fake
+@run_operator.register_fake
 def _(
     x: Tensor,
     lengths: Tensor | None,
@@ -266,7 +266,7 @@ def _differentiate(ctx: Any, gradients: Sequence[Tensor | None]) -> Any:
     return d_x, None, d_tensors, [None] * len(noise), None, None, None, None, None, None
 
 
-_run_operator.register_autograd(_differentiate, setup_context=_remember)
+run_operator.register_autograd(_differentiate, setup_context=_remember)
 
 
 def _one_by_one(
@@ -279,7 +279,7 @@ def _one_by_one(
     return [torch.stack(parts) for parts in zip(*found, strict=True)], [0] * len(found[0])
 
 
-@_run_operator.register_vmap
+@run_operator.register_vmap
 def _(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[list[Tensor], list[int]]:
     """Folds the mapped dimension into the rows, unless samples have lengths or parameters of their own."""
     x, lengths, tensors, noise, there, noisy, hashes, *rest, train = args
@@ -289,10 +289,10 @@ def _(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[list[Tensor], list
     are_parameters = [own for own, is_there in zip(places, there, strict=True) if is_there]
     samples = Samples(info.batch_size, [x, *tensors, *noise], [of_x, *of_tensors, *of_noise])
     if lengths is not None or any(map(and_, are_parameters, samples.are_mapped[1:])):
-        return _one_by_one(_run_operator, info, in_dims, args)
+        return _one_by_one(run_operator, info, in_dims, args)
     x, *flat = samples.folded([True, *map(not_, are_parameters), *(True for _ in noise)])
     tensors, noise = flat[: len(tensors)], flat[len(tensors) :]
-    found = _run_operator(x, None, tensors, noise, there, noisy, hashes, *rest, train)
+    found = run_operator(x, None, tensors, noise, there, noisy, hashes, *rest, train)
     memory = [found.pop()] if train else []
     results = [each.unflatten(0, (samples.size, -1)) for each in found]
     tokens = results[0].shape[1] * results[0].shape[2]

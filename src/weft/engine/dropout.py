@@ -89,7 +89,7 @@ def drop_with_seed(x: Tensor, keep: int, seed: int, shared_over_time: bool = Fal
     return _apply(x, sizes, keep, seed)  # type: ignore[no-any-return]
 
 
-class _Dropout(torch.autograd.Function):
+class DropoutFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, sizes: tuple[int, int, int], keep: int, seed: int) -> Tensor:
         ctx.drawn = sizes, keep, seed
@@ -116,4 +116,4 @@ class _Dropout(torch.autograd.Function):
         return _apply(gradient, *ctx.drawn), None, None, None
 
 
-_apply = apply_of(_Dropout)
+_apply = apply_of(DropoutFunction)

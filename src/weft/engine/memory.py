@@ -30,9 +30,9 @@ class _Block(NamedTuple):
 
 class MemoryPool:
     def __init__(self) -> None:
-        self._waiting: list[_Block] = []  # least recently used first
+        self.waiting: list[_Block] = []  # least recently used first
         self._waiting_size = self._lent_size = 0
-        self._requests, self._peak, self._peak_before = 0, 0, 0  # peaks of _lent_size, in RECENT requests each
+        self._requests, self.peak, self._peak_before = 0, 0, 0  # peaks of _lent_size, in RECENT requests each
         self._lent: dict[int, tuple[weakref.ref[memoryview], _Block]] = {}  # by the reference's identity
         self._lock = threading.RLock()  # a tensor may be freed while this thread holds it
 
@@ -59,19 +59,19 @@ class MemoryPool:
         """The smallest unused block that fits and is less than half wasted, or a new one."""
         with self._lock:
             best = None
-            for block in self._waiting:
+            for block in self.waiting:
                 if size <= block.size <= 2 * size and (best is None or block.size < best.size):
                     best = block
             if best is not None:
-                self._waiting.remove(best)
+                self.waiting.remove(best)
                 self._waiting_size -= best.size
             unit = _HUGE if size >= _HUGE else SMALLEST
             size = -(-size // unit) * unit if best is None else best.size
             self._lent_size += size
             self._requests += 1
             if self._requests % RECENT == 0:
-                self._peak_before, self._peak = self._peak, 0
-            self._peak = max(self._peak, self._lent_size)
+                self._peak_before, self.peak = self.peak, 0
+            self.peak = max(self.peak, self._lent_size)
             self._trim()
         if best is not None:
             return best
@@ -83,16 +83,16 @@ class MemoryPool:
     def _give_back(self, reference: weakref.ref[memoryview]) -> None:
         with self._lock:
             block = self._lent.pop(id(reference))[1]
-            self._waiting.append(block)
+            self.waiting.append(block)
             self._waiting_size += block.size
             self._lent_size -= block.size
             self._trim()
 
     def _trim(self) -> None:
         """Returns unused blocks to the system, the least recently used first."""
-        most = max(MOST_WAITING, self._peak - self._lent_size, self._peak_before - self._lent_size)
+        most = max(MOST_WAITING, self.peak - self._lent_size, self._peak_before - self._lent_size)
         while self._waiting_size > most:
-            self._waiting_size -= self._waiting.pop(0).size
+            self._waiting_size -= self.waiting.pop(0).size
 
 
 _pool = MemoryPool()

@@ -33,12 +33,12 @@ class Accelerated(EngineForward):
 
 def _blank(kind: type[nn.RNNBase]) -> nn.Module:
     """An accelerated layer of this class, before pickle or deepcopy give it its state."""
-    made = _accelerated(kind)  # type: ignore[arg-type]
+    made = accelerated_class(kind)  # type: ignore[arg-type]
     return made.__new__(made)
 
 
 @cache
-def _accelerated(kind: type[nn.RNNBase]) -> type[nn.Module]:
+def accelerated_class(kind: type[nn.RNNBase]) -> type[nn.Module]:
     return type(f"Accelerated{kind.__name__}", (Accelerated, kind), {"torch_layer": kind})
 
 
@@ -48,7 +48,7 @@ def _faster(kind: type[nn.Module]) -> type[nn.Module] | None:
         return _on_top_of(_faster(kind.__bases__[0]), kind)
     if issubclass(kind, EngineForward) or not any(kind.forward is one.forward for one in _LAYERS):
         return None
-    return _accelerated(kind)  # type: ignore[arg-type]
+    return accelerated_class(kind)  # type: ignore[arg-type]
 
 
 def _slower(kind: type[nn.Module]) -> type[nn.Module] | None:

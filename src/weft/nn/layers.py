@@ -102,7 +102,7 @@ class Recurrent(nn.Module):
                 outputs, ((last,),) = done
                 return outputs, last
         check_input("Recurrent", x, self.input_size, lengths)
-        passes, states = self._passes(x), self._check_states(state, x.shape[0])
+        passes, states = self.passes(x), self._check_states(state, x.shape[0])
         if done := engine.run_layers([passes], x, [states], lengths):
             outputs, ((last,),) = done
             return outputs, last
@@ -128,7 +128,7 @@ class Recurrent(nn.Module):
         """
         check_input("Recurrent", x, self.input_size, lengths)
         self._check_states(state, x.shape[0])
-        (run,) = self._passes(x)
+        (run,) = self.passes(x)
         run = run._replace(noise=run.noise._replace(recurrent_dropout=False))
         states, gates, _ = run_steps(run, x, self.initial_state(x.shape[0]) if state is None else state, lengths)
         return Recording(states, gates)
@@ -140,7 +140,7 @@ class Recurrent(nn.Module):
             check_state(self.cell, state, rows)
         return [state]
 
-    def _passes(self, x: Tensor | Embedded) -> list[Pass]:
+    def passes(self, x: Tensor | Embedded) -> list[Pass]:
         """Returns the pass of each direction, with freshly drawn dropout and zoneout masks."""
         if not self.recurrent_dropout and not self.zoneout:
             return [Pass(self.cell, self.reverse)]
@@ -200,7 +200,7 @@ class Bidirectional(nn.Module):
         """Runs both directions; see `Recurrent.forward`. The outputs are (B, T, H_forward + H_backward)."""
         check_input("Bidirectional", x, self.input_size, lengths)
         states = self._check_states(state, x.shape[0])
-        if done := engine.run_layers([self._passes(x)], x, [states], lengths):
+        if done := engine.run_layers([self.passes(x)], x, [states], lengths):
             outputs, (last,) = done
             return outputs, BothDirections(*last)
         x, (forward, backward) = materialize(x), states
@@ -212,8 +212,8 @@ class Bidirectional(nn.Module):
         forward, backward = state or (None, None)
         return self.forward_layer._check_states(forward, rows) + self.backward_layer._check_states(backward, rows)
 
-    def _passes(self, x: Tensor | Embedded) -> list[Pass]:
-        return self.forward_layer._passes(x) + self.backward_layer._passes(x)
+    def passes(self, x: Tensor | Embedded) -> list[Pass]:
+        return self.forward_layer.passes(x) + self.backward_layer.passes(x)
 
     def record(
         self, x: Tensor, state: BothDirections | None = None, *, lengths: Tensor | None = None
@@ -280,7 +280,7 @@ class Stack(nn.Module):
         check_input("Stack", x, self.input_size, lengths)
         layers, states = list(self.layers), self._states(state)
         if not self.residual and not torch.compiler.is_compiling() and all(map(_is_plain, layers)):
-            passes = [layer._passes(x) for layer in layers]  # type: ignore[operator]
+            passes = [layer.passes(x) for layer in layers]  # type: ignore[operator]
             checked = [
                 layer._check_states(before, x.shape[0])  # type: ignore[operator]
                 for layer, before in zip(layers, states, strict=True)
@@ -379,6 +379,9 @@ def make_stack(
         dropout: dropout rate between layers.
         recurrent_dropout: dropout rate of h where it enters the recurrent products.
         residual: add a layer's input to its output where the sizes agree.
+
+    Returns:
+        The stack, with new weights.
 
     Raises:
         WeftError: an unknown cell name, a cell class that needs other arguments, `layers` below 1, or both

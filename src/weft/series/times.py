@@ -45,7 +45,7 @@ _COMPACT = ("%Y%m%d", "%Y%m", "%Y%m%d%H%M%S", "%Y%m%d%H%M", "%Y%m%d%H", "%Y%m%dT
 
 
 @lru_cache(maxsize=1)
-def _parts() -> tuple[tuple[str, ...], tuple[str, ...]]:
+def pattern_parts() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Patterns of dates and of what follows a date, the more usual ones first."""
     dates = (*_DATES, *(re.sub("%([md])", r"%-\1", date) for date in _DATES), *_COMPACT)
     clocks = (*_CLOCKS, *(clock.replace("%H", "%-H") for clock in _CLOCKS))
@@ -55,18 +55,18 @@ def _parts() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _fitting(text: str) -> list[str]:
     """The patterns that a text may have."""
-    dates, clocks = _parts()
+    dates, clocks = pattern_parts()
     found = []
     for date in dates:
-        match = _expression(date)[0].match(text)
+        match = pattern_expression(date)[0].match(text)
         rest = text[match.end() :] if match else ""
         if match and (not rest or "%d" in date or "%-d" in date):
-            found += [f"{date}{clock}" for clock in clocks if _expression(clock)[0].fullmatch(rest)]
+            found += [f"{date}{clock}" for clock in clocks if pattern_expression(clock)[0].fullmatch(rest)]
     return found
 
 
 @lru_cache(maxsize=512)
-def _expression(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
+def pattern_expression(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
     """The regular expression of a pattern, and the letter of each of its groups."""
     names: list[str] = []
     parts = []
@@ -285,7 +285,7 @@ def _span(times: Array) -> int:
 
 def _fields(pattern: str, texts: Sequence[str]) -> dict[str, Sequence[str]]:
     """The parts of texts by the letter of the pattern."""
-    expression, names = _expression(pattern)
+    expression, names = pattern_expression(pattern)
     match: Callable[[str], Any] = expression.fullmatch
     matches = [match(text) for text in texts]
     if not all(matches):

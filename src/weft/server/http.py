@@ -81,7 +81,7 @@ class JsonResponse(Response):
     media_type = JSON
 
     def render(self, content: Any) -> bytes:
-        return _ENCODE(content).encode("utf-8")
+        return ENCODE(content).encode("utf-8")
 
 
 async def large_json(value: Callable[[], Any]) -> Response:
@@ -98,16 +98,16 @@ async def large_json(value: Callable[[], Any]) -> Response:
     return Response(await asyncio.to_thread(encode), media_type=JSON)
 
 
-_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _write_json(value: Any, write: Callable[[str], Any]) -> None:
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     if not any(isinstance(one, (dict, list, tuple)) for one in parts):
-        write(_ENCODE(value))
+        write(ENCODE(value))
     elif isinstance(value, dict):
         for number, (name, part) in enumerate(value.items()):
-            write(f"{',' if number else '{'}{_ENCODE(name)}:")
+            write(f"{',' if number else '{'}{ENCODE(name)}:")
             _write_json(part, write)
         write("}")
     else:

@@ -57,7 +57,7 @@ DETECTED: Schema = object_of(("confidence", "language"), confidence={"type": "nu
 async def translate(context: Context, request: Request, body: Mapping[str, Any]) -> Response:
     """Every line of a text is a sentence."""
     texts = [body["q"]] if isinstance(body["q"], str) else body["q"]
-    model, found = await _translator(context, body, texts)
+    model, found = await find_translator(context, body, texts)
     count = body.get("alternatives") or 0
     ranked = await _translations(context, model, texts, count)
     best, others = [one[0] for one in ranked], [one[1:] for one in ranked]
@@ -91,7 +91,7 @@ def _translators(context: Context) -> list[tuple[LoadedModel, Languages]]:
     return able
 
 
-async def _translator(
+async def find_translator(
     context: Context, body: Mapping[str, Any], texts: Sequence[str]
 ) -> tuple[LoadedModel, list[Detected] | None]:
     """The translator that a body asks for; where the source is "auto", also the detected language of each text."""
@@ -150,7 +150,7 @@ async def translate_file(context: Context, request: Request, body: Mapping[str, 
     if not TEXT_FILE.fullmatch(name):
         raise RequestError(400, f"the file is {short_repr(name)}; expected a text file, .txt")
     text = body["file"].replace("\r\n", "\n")
-    model, _ = await _translator(context, body, [text])
+    model, _ = await find_translator(context, body, [text])
     ((translation, *_),) = await _translations(context, model, [text], 0)
     place = f"{secrets.token_urlsafe(24)}.txt"
     _drop_files(context, MOST_FILES - 1)

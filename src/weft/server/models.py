@@ -88,7 +88,7 @@ class Models:
     def __init__(self, runs: dict[str, Path], config: ServerConfig, metrics: Metrics) -> None:
         self.config, self.metrics, self.paths = config, metrics, dict(runs)
         self._lock = threading.Lock()
-        self._checked = -math.inf
+        self.checked = -math.inf
         self._loaded = {name: self._load(name, path) for name, path in runs.items()}
         self._descriptions: dict[str, tuple[str, dict[str, Any]]] = {}
 
@@ -139,14 +139,14 @@ class Models:
 
     def due(self) -> bool:
         """Whether it is time to look at the files of the runs again."""
-        return self.config.reload and time.monotonic() - self._checked >= CHECK_SECONDS
+        return self.config.reload and time.monotonic() - self.checked >= CHECK_SECONDS
 
     def refresh(self) -> None:
         """Loads runs again whose weights have changed on disk. It takes a while: not for the event loop."""
         with self._lock:
             if not self.due():
                 return
-            self._checked = time.monotonic()
+            self.checked = time.monotonic()
             for name, old in list(self._loaded.items()):
                 try:
                     changed = _changed(old.run)

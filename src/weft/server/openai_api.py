@@ -239,7 +239,7 @@ def _choice(completion: Completion, number: int, piece: Piece, index: int, *, wh
         names = completion.predictor.text_field.vocabulary.tokens
         listed = [_token(one, names, start) for one in tokens]
         if whole and request.echo:
-            listed = [*_prompt_tokens(completion, number), *listed]
+            listed = [*logged_prompt(completion, number), *listed]
         found = {
             "tokens": [one[0] for one in listed],
             "token_logprobs": [one[1] for one in listed],
@@ -257,7 +257,7 @@ def _token(one: TokenInfo, names: Sequence[str], start: int) -> LoggedToken:
     return names[one.id], one.log_prob, top, start + one.offset
 
 
-def _prompt_tokens(completion: Completion, number: int) -> list[LoggedToken]:
+def logged_prompt(completion: Completion, number: int) -> list[LoggedToken]:
     """The tokens of an echoed prompt; offsets are those of the decoded prompt."""
     history, text_field = completion.rows[number].history, completion.predictor.text_field
     if not _prompt_text(completion, number):

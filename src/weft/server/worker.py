@@ -153,14 +153,14 @@ class Worker:
         while working:
             with contextlib.suppress(Interrupted):  # raised again while it is being handled
                 try:
-                    working = self._step()
+                    working = self.step()
                 except Interrupted:
                     self._running = []
                 except BaseException:
                     LOGGER.exception("the worker of the model %s failed", self.name)
                     self._running = []
 
-    def _step(self) -> bool:
+    def step(self) -> bool:
         """One batch, one tick. Returns whether to go on."""
         generation = self.generation
         with self._changed:

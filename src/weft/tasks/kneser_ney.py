@@ -34,7 +34,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 UNSEEN = -1  # the index of an n-gram that did not occur
 FALLBACK = (0.5, 1.0, 1.5)  # discounts where the counts of counts do not determine them
-_CHUNK = 1 << 20  # tokens evaluated at a time
+TOKENS_AT_ONCE = 1 << 20  # tokens evaluated at a time
 
 
 class Level(NamedTuple):
@@ -83,9 +83,9 @@ class NGram:
     def token_log_probs(self, tokens: Array) -> Array:
         found = [np.zeros(0)]
         with np.errstate(divide="ignore"):
-            for begin in range(1, len(tokens), _CHUNK):
+            for begin in range(1, len(tokens), TOKENS_AT_ONCE):
                 before = min(begin, self.order - 1)
-                probs = self._probs_along(_checked(tokens[begin - before : begin + _CHUNK], self.size))
+                probs = self._probs_along(_checked(tokens[begin - before : begin + TOKENS_AT_ONCE], self.size))
                 found.append(np.log(probs[before:]))
         return np.concatenate(found)
 
@@ -97,7 +97,7 @@ class NGram:
         return TokenPredictions(found, int((best == tokens[1:]).sum()))
 
     def next_probs(self, tokens: Array) -> Iterator[Array]:
-        contexts, rows = np.full((1, self.order - 1), UNSEEN), max(1, _CHUNK // self.size)
+        contexts, rows = np.full((1, self.order - 1), UNSEEN), max(1, TOKENS_AT_ONCE // self.size)
         for begin in range(0, len(tokens) - 1, rows):
             along = [contexts]
             for token in _checked(tokens[begin : min(begin + rows, len(tokens) - 1)], self.size):
@@ -186,6 +186,9 @@ def kneser_ney(tokens: Array, size: int, order: int, *, discount: float = 0.75) 
         order: the length of the longest n-grams.
         discount: D, between 0 and 1.
 
+    Returns:
+        The model.
+
     Raises:
         WeftError: an argument is out of range, or there are no tokens.
     """
@@ -201,6 +204,9 @@ def modified_kneser_ney(tokens: Array, size: int, order: int) -> NGram:
         tokens: (N,) token ids of the text.
         size: V, the size of the vocabulary.
         order: the length of the longest n-grams.
+
+    Returns:
+        The model.
 
     Raises:
         WeftError: an argument is out of range, or there are no tokens.
@@ -232,7 +238,7 @@ def _build(tokens: Array, size: int, order: int, rule: Discounts) -> NGram:
     levels: list[Level] = []
     discounts = []
     shorter = np.full(1, 1 / size)  # P of each n-gram without its first token
-    for length, (keys, suffixes, counts) in enumerate(_count(ids, size, order), start=1):
+    for length, (keys, suffixes, counts) in enumerate(count_ngrams(ids, size, order), start=1):
         D = rule(length, counts)
         discounts.append(D)
         discounted = np.array([0.0, *D])[np.minimum(counts, 3)]
@@ -250,7 +256,7 @@ def _build(tokens: Array, size: int, order: int, rule: Discounts) -> NGram:
     return NGram(size, tuple(levels), tuple(discounts))
 
 
-def _count(ids: Array, size: int, order: int) -> Iterator[tuple[Array, Array, Array]]:
+def count_ngrams(ids: Array, size: int, order: int) -> Iterator[tuple[Array, Array, Array]]:
     """Counts the n-grams of each length: occurrences at the highest order, continuations below.
 
     Yields:

@@ -24,10 +24,10 @@ from weft.text.arguments import check_texts
 from weft.text.tokenizers import Normalizer, Tokenizer
 from weft.text.vocabulary import EOS, Vocabulary
 
-_LONGEST_LINE = 1 << 20  # that is not split
-_LONGEST_PIECE = 1 << 26  # that cannot be split
-_BLOCK = 1 << 16
-_QUIET_SECONDS, _PAUSE_SECONDS = 2.0, 5.0  # before the first report of progress, and between two
+LONGEST_UNBROKEN = 1 << 20  # that is not split
+LONGEST_UNSPLIT = 1 << 26  # that cannot be split
+BLOCK_SIZE = 1 << 16
+QUIET_SECONDS, PAUSE_SECONDS = 2.0, 5.0  # before the first report of progress, and between two
 _LINES = 256  # lines between two looks at the clock
 _LOG = logging.getLogger("weft")
 _TOKENS_CHECKED = 1 << 24
@@ -85,28 +85,28 @@ class _Pace:
     """Logs how far a long text has been read, so that nobody waits without a word."""
 
     def __init__(self, location: str) -> None:
-        self.location, self.due = location, time.perf_counter() + _QUIET_SECONDS
+        self.location, self.due = location, time.perf_counter() + QUIET_SECONDS
 
     def report(self, lines: int) -> None:
         now = time.perf_counter()
         if now >= self.due:
             _LOG.info("reading %s: line %s", self.location, f"{lines:,}")
-            self.due = now + _PAUSE_SECONDS
+            self.due = now + PAUSE_SECONDS
 
 
 def _pieces(text: io.TextIOWrapper, location: str) -> Iterator[str]:
     held = ""
-    while piece := text.readline(_LONGEST_LINE):
+    while piece := text.readline(LONGEST_UNBROKEN):
         held += piece
-        if not held.endswith("\n") and len(held) >= _LONGEST_LINE:
+        if not held.endswith("\n") and len(held) >= LONGEST_UNBROKEN:
             # Before the first space of a run, where every tokenizer has a token boundary.
             cut = len(held[: held.rfind(" ") + 1].rstrip())
             if cut:
                 yield held[:cut]
             held = held[cut:]
-            if len(held) > _LONGEST_PIECE:
+            if len(held) > LONGEST_UNSPLIT:
                 raise WeftError(
-                    f"{location} has more than {_LONGEST_PIECE:,} characters without a space or a line end",
+                    f"{location} has more than {LONGEST_UNSPLIT:,} characters without a space or a line end",
                     expected="plain text",
                     hint="line ends between its sentences, if it is text",
                 )
@@ -216,7 +216,7 @@ def _blocks(document: Document, normalizer: Normalizer) -> Iterator[str]:
     for line in normalizer.lines(document.lines()):
         lines.append(line)
         size += len(line)
-        if size >= _BLOCK:
+        if size >= BLOCK_SIZE:
             yield "".join(lines)
             lines, size = [], 0
     if lines:

@@ -31,11 +31,11 @@ class FetchError(Exception):
     """No URL served the file; the received part is kept for the next attempt."""
 
 
-class _ConnectionBrokenError(Exception):
+class ConnectionBrokenError(Exception):
     """A connection failed or ended early."""
 
 
-class _RangeError(_ConnectionBrokenError):
+class _RangeError(ConnectionBrokenError):
     """The server cannot resume: the received part is not the beginning of its file."""
 
 
@@ -88,7 +88,7 @@ def _fetch_part(urls: tuple[str, ...], part: Path, size: int, sha256: str, repor
                 # The received part may belong to another version of the file, from an earlier attempt.
                 part.unlink()
                 _complete(url, part, size, report)
-        except _ConnectionBrokenError as error:
+        except ConnectionBrokenError as error:
             reasons.append(f"{url}: {error}")
             continue
         found = file_hash(part)
@@ -112,10 +112,10 @@ def _complete(url: str, part: Path, size: int, report: Report) -> None:
             return
         except _RangeError:
             part.unlink(missing_ok=True)
-        except _ConnectionBrokenError:
+        except ConnectionBrokenError:
             if _size(part) <= before:
                 raise
-    raise _ConnectionBrokenError(f"the connection broke {_MAX_CONNECTIONS} times")
+    raise ConnectionBrokenError(f"the connection broke {_MAX_CONNECTIONS} times")
 
 
 def _receive(url: str, part: Path, size: int, report: Report) -> None:
@@ -131,21 +131,21 @@ def _receive(url: str, part: Path, size: int, report: Report) -> None:
                 done += len(block)
                 if done > size:
                     file.truncate(0)
-                    raise _ConnectionBrokenError(f"the server sent more than {size} bytes")
+                    raise ConnectionBrokenError(f"the server sent more than {size} bytes")
                 file.write(block)
                 report(done)
     if done < size:
-        raise _ConnectionBrokenError(f"the connection ended after {done} of {size} bytes")
+        raise ConnectionBrokenError(f"the connection ended after {done} of {size} bytes")
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
+class Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects of https to https only, so that nobody on the way learns, or chooses, what is fetched."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Any:
         if urllib.parse.urlsplit(newurl).scheme not in (req.type, "https"):
-            raise _ConnectionBrokenError(f"it redirects to {newurl[:100]}, which is not {req.type}")
+            raise ConnectionBrokenError(f"it redirects to {newurl[:100]}, which is not {req.type}")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -153,14 +153,14 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 def _connected(url: str, start: int) -> Iterator[http.client.HTTPResponse]:
     headers = {"User-Agent": "weft", **({"Range": f"bytes={start}-"} if start else {})}
     try:
-        opener = urllib.request.build_opener(_Redirects)
+        opener = urllib.request.build_opener(Redirects)
         response = opener.open(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
-        kind = _RangeError if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE else _ConnectionBrokenError
+        kind = _RangeError if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE else ConnectionBrokenError
         raise kind(f"HTTP {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise _ConnectionBrokenError(str(getattr(error, "reason", error))) from error
+        raise ConnectionBrokenError(str(getattr(error, "reason", error))) from error
     with response:
         yield response
 
@@ -172,7 +172,7 @@ def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
         except http.client.IncompleteRead as error:
             block = error.partial
         except (OSError, http.client.HTTPException) as error:
-            raise _ConnectionBrokenError(str(error)) from error
+            raise ConnectionBrokenError(str(error)) from error
         if not block:
             return
         yield block

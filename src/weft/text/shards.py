@@ -155,19 +155,19 @@ def _encode(corpus: Corpus, text_field: Text, folder: Path, index: dict[str, Any
             held.append(taken)
             size, ids = size + len(taken), ids[len(taken) :]
             if size == shard_tokens:
-                _add_shard(folder, index, held)
+                add_shard(folder, index, held)
                 held, size = [], 0
         if time.monotonic() > due:
             total = sum(one["tokens"] for one in index["shards"]) + size
             _LOG.info("encoding %s: %s tokens, %s shards", corpus.name, f"{total:,}", len(index["shards"]))
             due = time.monotonic() + _REPORT_SECONDS
     if held:
-        _add_shard(folder, index, held)
+        add_shard(folder, index, held)
     index["complete"] = True
     _write_index(folder, index)
 
 
-def _add_shard(folder: Path, index: dict[str, Any], held: list[Array]) -> None:
+def add_shard(folder: Path, index: dict[str, Any], held: list[Array]) -> None:
     file = folder / f"shard-{len(index['shards']):05d}.npy"
     count = write_values(file, held, held[0].dtype)
     with file.open("rb+") as written:

@@ -464,7 +464,7 @@ def backend(request, monkeypatch):
     """The same mistake gives the same message with the engine on and off, at every first use."""
     if request.param == "torch":
         monkeypatch.setattr("weft.engine.cells.usable", lambda: False)
-    monkeypatch.setattr("weft.cells.base._checked", set())
+    monkeypatch.setattr("weft.cells.base.CHECKED", set())
 
 
 @pytest.mark.parametrize(

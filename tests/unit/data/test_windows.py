@@ -85,7 +85,7 @@ def test_random_windows_are_reshuffled_each_epoch():
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 64, 1000, 1025, 30_000])
 def test_the_random_order_of_a_long_text_is_computed_and_a_permutation(monkeypatch, count):
     monkeypatch.setattr(windows_module, "MOST_STORED", 0)
-    orders = [windows_module._random_order(np.random.default_rng(seed), count)(np.arange(count)) for seed in range(2)]
+    orders = [windows_module.random_order(np.random.default_rng(seed), count)(np.arange(count)) for seed in range(2)]
     assert all(np.array_equal(np.sort(order), np.arange(count)) for order in orders)
     if count >= 1000:
         assert not np.array_equal(*orders)
@@ -97,7 +97,7 @@ def test_the_random_order_of_a_long_text_is_computed_and_a_permutation(monkeypat
 
 
 def test_the_random_order_of_any_text_takes_little_memory():
-    order = windows_module._random_order(np.random.default_rng(0), 10**12)
+    order = windows_module.random_order(np.random.default_rng(0), 10**12)
     found = order(np.arange(10**6, 10**6 + 1000))
     assert len(set(found.tolist())) == 1000
     assert 0 <= found.min() < 10**11 < 9 * 10**11 < found.max() < 10**12

@@ -37,7 +37,7 @@ def compile_library(folder, declarations, *, with_layout=True):
     (folder / "library.cpp").write_text(f'#include "records.hpp"\n{export}')
     library = folder / "library.so"
     command = [COMPILER, "-std=c++20", "-shared", "-fPIC", str(folder / "library.cpp"), "-o", str(library)]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=600)
     return library
 
 

@@ -132,13 +132,13 @@ def test_a_compiled_graph_that_brings_other_tensors():
     from weft.engine import compiled
 
     cell = GRUCell(3, 5)
-    number, _, *names = compiled._described(cell, True, False, False, (0.0).hex()).split(" ")
+    number, _, *names = compiled.described(cell, True, False, False, (0.0).hex()).split(" ")
     parameters = [getattr(cell, name).detach() for name in names]
     x, state = torch.randn(2, 4, 3), torch.zeros(2, 5)
 
     def forward(x=x, parameters=parameters, state=state, lengths=None):
         there = [True] * (len(parameters) + 1)
-        return compiled._run_operator(
+        return compiled.run_operator(
             x, lengths, [*parameters, state], [], there, [False, False], [int(number)], [False], 0, True
         )
 
@@ -163,7 +163,7 @@ def run_alone(program):
         "    resource.setrlimit(resource.RLIMIT_AS, (used + extra, used + extra))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", start + program], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", start + program], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

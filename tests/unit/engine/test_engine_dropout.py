@@ -43,7 +43,9 @@ def test_no_pattern_in_what_is_dropped() -> None:
     runs = []
     for seed in (7, 8, 7 + (1 << 40)):
         x = torch.ones(size)
-        runs.append((DROPOUT._Dropout.apply(x, (size, 0, 1), DROPOUT.keep_threshold(0.5), seed) != 0).double() * 2 - 1)
+        runs.append(
+            (DROPOUT.DropoutFunction.apply(x, (size, 0, 1), DROPOUT.keep_threshold(0.5), seed) != 0).double() * 2 - 1
+        )
     limit = 5 / size**0.5
     for lag in (1, 2, 3, 16, 64, 1 << 14):
         assert abs(float((runs[0][lag:] * runs[0][:-lag]).mean())) < limit

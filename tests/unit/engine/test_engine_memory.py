@@ -38,7 +38,7 @@ def test_a_small_tensor_takes_no_large_block():
 
 
 def waiting(pool):
-    return sum(block.size for block in pool._waiting)
+    return sum(block.size for block in pool.waiting)
 
 
 def test_what_waits_is_bounded():
@@ -58,7 +58,7 @@ def test_use_never_grows_past_its_peak():
     pool, large = MemoryPool(), memory.MOST_WAITING // 4
     for size in range(4 * large, 16 * large, large):
         tensor = pool.empty((size,), torch.float32)  # four bytes each: nothing is touched
-        assert waiting(pool) + 4 * size <= max(pool._peak, 4 * size + memory.MOST_WAITING)
+        assert waiting(pool) + 4 * size <= max(pool.peak, 4 * size + memory.MOST_WAITING)
         del tensor
 
 

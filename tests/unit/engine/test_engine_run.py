@@ -100,7 +100,7 @@ def test_a_type_that_the_core_cannot_read_and_back():
     expected = layer(x)[0]
     assert layer.bfloat16()(x.bfloat16())[0].dtype == torch.bfloat16
     torch.testing.assert_close(layer.float()(x)[0], expected, rtol=0.1, atol=0.1)
-    assert engine.run_layers([layer._passes(x)], x, [[None]], None)
+    assert engine.run_layers([layer.passes(x)], x, [[None]], None)
 
 
 def test_copies_and_pickles_run():

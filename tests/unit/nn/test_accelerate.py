@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import weft
 from weft.errors import WeftError
-from weft.nn.accelerate import Accelerated, _accelerated, accelerate, restore
+from weft.nn.accelerate import Accelerated, accelerate, accelerated_class, restore
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch's own word on proj_size
 
@@ -189,7 +189,7 @@ def test_copies_and_hooks():
     torch.save(model, buffer)
     buffer.seek(0)
     copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
-    _accelerated.cache_clear()  # as in another process, which has not made the class
+    accelerated_class.cache_clear()  # as in another process, which has not made the class
     for one in (*copies, torch.load(buffer, weights_only=False)):
         assert isinstance(one[0], Accelerated)
         assert isinstance(one[0], OwnLSTM)

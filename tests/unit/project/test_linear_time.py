@@ -16,7 +16,7 @@ import pytest
 
 import weft
 from weft.pictures.save import SCRIPT_LETTERS
-from weft.series.times import _expression, _parts
+from weft.series.times import pattern_expression, pattern_parts
 from weft.server.app import ENDPOINTS
 from weft.tasks.fill.blanks import Blanked
 from weft.tasks.tag.word_split import make_split
@@ -56,7 +56,9 @@ def expressions(argument, module):
         "letters": list(SCRIPT_LETTERS.values()),
         r"""f'\\b{key}="([^"]*)"'""": [r'\bname="([^"]*)"', r'\bfilename="([^"]*)"'],
         "''.join(parts)": [
-            _expression(f"{date}{clock}")[0].pattern for date in _parts()[0] for clock in ("", "T%H:%M:%S.%f %Z")
+            pattern_expression(f"{date}{clock}")[0].pattern
+            for date in pattern_parts()[0]
+            for clock in ("", "T%H:%M:%S.%f %Z")
         ],
         "schema['pattern']": [
             part["pattern"]

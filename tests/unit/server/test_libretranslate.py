@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 import weft
 from weft.server.app import Server
 from weft.server.config import ServerConfig
-from weft.server.libretranslate_api import MOST_FILES, _translator
+from weft.server.libretranslate_api import MOST_FILES, find_translator
 from weft.tasks.translate.language_detection import PROFILES_FILE
 
 TINY = {"model.hidden_size": 4, "model.embedding_dim": 4}
@@ -43,11 +43,11 @@ def test_the_language_selects_the_translator(runs, text, language, translator):
         found = client.post("/detect", data={"q": text}).json()
         assert found[0]["language"] == language
         assert {one["language"] for one in found} == {"en", "fr", "zh"}
-        model, detected = asyncio.run(_translator(server.context, {"source": "auto"}, [text]))
+        model, detected = asyncio.run(find_translator(server.context, {"source": "auto"}, [text]))
         assert detected[0].language == language
         if language != "fr":
             assert model.name == translator
-        model, detected = asyncio.run(_translator(server.context, {"source": "zh", "target": "en"}, [text]))
+        model, detected = asyncio.run(find_translator(server.context, {"source": "zh", "target": "en"}, [text]))
         assert (model.name, detected) == ("zh-en", None)
 
 

@@ -57,10 +57,10 @@ def rewrite(path, change):
 @pytest.mark.parametrize("size", [10**4, 10**7, 10**9, 10**30, -1, "8", None, 1.5, True])
 def test_sizes_that_are_not_those_of_the_weights(run, name, size):
     rewrite(run / CONFIG, lambda content: content["config"]["model"].update({name: size}))
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(WeftError):
         weft.load(run)
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 @pytest.mark.parametrize("part", ["tokens", "counts", "tokenizer", "normalizer", "vocabulary"])

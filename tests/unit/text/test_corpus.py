@@ -217,13 +217,13 @@ class TestStreams:
     def test_blocks_and_long_lines_do_not_change_the_tokens(self, texts: list[str], tokenizer: Tokenizer) -> None:
         whole = [token for i, text in enumerate(texts) for token in ["<eos>"] * (i > 0) + tokenizer.split(text)]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(corpus_module, "_BLOCK", 5)
-            patch.setattr(corpus_module, "_LONGEST_LINE", 4)
+            patch.setattr(corpus_module, "BLOCK_SIZE", 5)
+            patch.setattr(corpus_module, "LONGEST_UNBROKEN", 4)
             blocks = corpus_module.token_blocks(Corpus.from_texts("x", texts), Normalizer(), tokenizer)
             assert [token for block in blocks for token in block] == whole
 
     def test_long_lines_are_split(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(corpus_module, "_LONGEST_LINE", 6)
+        monkeypatch.setattr(corpus_module, "LONGEST_UNBROKEN", 6)
         (document,) = Corpus.from_texts("x", ["aa bb   cc dd\n中文没有空格的一行\nend"]).documents()
         assert list(document.lines()) == ["aa bb", "   cc", " dd\n", "中文没有空格的一行\n", "end"]
 

@@ -131,8 +131,8 @@ def test_lines_and_cells_have_limits(tmp_path, monkeypatch):
             weft.start_classify(path, tmp_path / "run")
     finally:
         csv.field_size_limit(limit)
-    monkeypatch.setattr(corpora, "_LONGEST_LINE", 10)
-    monkeypatch.setattr(corpora, "_LONGEST_PIECE", 30)
+    monkeypatch.setattr(corpora, "LONGEST_UNBROKEN", 10)
+    monkeypatch.setattr(corpora, "LONGEST_UNSPLIT", 30)
     path.write_text("one word and " * 10 + "a" * 20 + "\n" + "a" * 50)
     with pytest.raises(weft.WeftError, match="more than 30 characters without a space or a line end"):
         list(next(weft.Corpus.open(path).documents()).lines())
@@ -155,14 +155,14 @@ def test_hostile_json_lines(tmp_path, lines, message):
 def test_the_names_of_many_columns_take_linear_time(tmp_path):
     names = ",".join(f"c{at}" for at in range(100_000))
     (tmp_path / "h.csv").write_text(f"text,label,{names}\n" + ("a,b" + "," * 100_000 + "\n") * 3)
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(weft.WeftError, match="all 3 examples have the label 'b'"):
         weft.train_classify(tmp_path / "h.csv", tmp_path / "run", progress=False)
-    assert time.monotonic() - begin < 20, "it was minutes"
+    assert time.process_time() - begin < 30, "it was minutes"
 
 
 def test_a_long_reading_is_reported(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(corpora, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(corpora, "QUIET_SECONDS", 0.0)
     with caplog.at_level(logging.INFO, logger="weft"):
         document, *_ = weft.Corpus.from_texts("long", ["line\n" * 1000]).documents()
         list(document.lines())

@@ -18,7 +18,7 @@ TEXT = Corpus.from_texts("text", ["".join(LINES[:1500]), "".join(LINES[1500:])])
 def test_an_interrupted_encoding_continues_to_the_same_shards(tmp_path, monkeypatch):
     straight = write_shards(TEXT, CorpusConfig(), tmp_path / "straight", shard_tokens=9000)
     assert len(straight.index["shards"]) > 5
-    add, left = shards_module._add_shard, [3]
+    add, left = shards_module.add_shard, [3]
 
     def interrupted(*arguments):
         if not left[0]:
@@ -26,14 +26,14 @@ def test_an_interrupted_encoding_continues_to_the_same_shards(tmp_path, monkeypa
         left[0] -= 1
         add(*arguments)
 
-    monkeypatch.setattr(shards_module, "_add_shard", interrupted)
+    monkeypatch.setattr(shards_module, "add_shard", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_shards(TEXT, CorpusConfig(), tmp_path / "again", shard_tokens=9000)
     with pytest.raises(weft.WeftError, match="not encoded completely"):
         open_shards(tmp_path / "again")
     written = sorted((tmp_path / "again").glob("shard-*.npy"))
     times = [file.stat().st_mtime_ns for file in written]
-    monkeypatch.setattr(shards_module, "_add_shard", add)
+    monkeypatch.setattr(shards_module, "add_shard", add)
     again = write_shards(TEXT, CorpusConfig(), tmp_path / "again", shard_tokens=9000)
     assert again.digest == straight.digest
     assert [file.stat().st_mtime_ns for file in written] == times  # finished shards were not written again

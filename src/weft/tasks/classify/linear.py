@@ -196,7 +196,7 @@ def _solve_logistic(
     scale = _unit_scale(features, factors)
     features = features._replace(values=features.values * scale)
     decay = 1 / (c * len(labels))
-    weights, bias = _Problem(features, factors, labels, decay, _cross_entropy, offset, class_weights).solve()
+    weights, bias = LinearProblem(features, factors, labels, decay, softmax_loss, offset, class_weights).solve()
     return LinearModel(keys, weights * factors * scale, bias, LOGISTIC)
 
 
@@ -213,7 +213,7 @@ def fit_nbsvm(
     ratios = log_count_ratios(features, labels, count, len(keys))
     decay = 1 / (NBSVM_C * len(texts))
     offset = torch.zeros(len(texts), count)
-    problem = _Problem(features, ratios, labels, decay, _squared_hinge, offset, class_weights)
+    problem = LinearProblem(features, ratios, labels, decay, squared_hinge, offset, class_weights)
     weights, bias = problem.solve()
     mean = weights.abs().mean(0)
     weights = (1 - NBSVM_INTERPOLATION) * mean + NBSVM_INTERPOLATION * weights
@@ -224,14 +224,14 @@ def fit_convolution(
     series: Sequence[Array], labels: Tensor, count: int, *, class_weights: Tensor | None = None
 ) -> LinearModel:
     """Logistic regression on the convolution features of series. The arguments are those of `fit_logistic`."""
-    return _solve_matrix(series, labels, count, CONVOLUTION, CONVOLUTION_C, _cross_entropy, class_weights)
+    return _solve_matrix(series, labels, count, CONVOLUTION, CONVOLUTION_C, softmax_loss, class_weights)
 
 
 def fit_convolution_svm(
     series: Sequence[Array], labels: Tensor, count: int, *, class_weights: Tensor | None = None
 ) -> LinearModel:
     """A linear SVM with squared hinge loss on the convolution features of series."""
-    return _solve_matrix(series, labels, count, CONVOLUTION_SVM, CONVOLUTION_SVM_C, _squared_hinge, class_weights)
+    return _solve_matrix(series, labels, count, CONVOLUTION_SVM, CONVOLUTION_SVM_C, squared_hinge, class_weights)
 
 
 def _solve_matrix(
@@ -246,7 +246,7 @@ def _solve_matrix(
     scale = 1 / math.sqrt(max(float(centred.square().sum(1).mean()), 1e-12))
     ones = torch.ones(1, 1).expand(len(keys), count)
     offset = torch.zeros(len(labels), count)
-    problem = _Problem(centred * scale, ones, labels, 1 / (c * len(labels)), loss, offset, class_weights)
+    problem = LinearProblem(centred * scale, ones, labels, 1 / (c * len(labels)), loss, offset, class_weights)
     weights, bias = problem.solve()
     weights = (weights * scale).contiguous()
     return LinearModel(keys, weights, bias - mean @ weights, kind)
@@ -270,7 +270,7 @@ def log_count_ratios(features: SparseFeatures, labels: Tensor, count: int, size:
     return (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
 
 
-class _Problem:
+class LinearProblem:
     """A regularized linear model over features multiplied by ratios, solved by L-BFGS."""
 
     def __init__(
@@ -315,12 +315,12 @@ class _Problem:
         return found[:-count].view(size, count), found[-count:]
 
 
-def _cross_entropy(logits: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+def softmax_loss(logits: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
     log_probs = logits.log_softmax(1)
     return -log_probs * truth, log_probs.exp() - truth
 
 
-def _squared_hinge(logits: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+def squared_hinge(logits: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
     signs = 2 * truth - 1
     margins = (1 - signs * logits).clamp(min=0)
     return margins.square(), -2 * signs * margins

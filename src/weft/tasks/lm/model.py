@@ -129,10 +129,10 @@ class LanguageModel(nn.Module):
 
     def forward(self, ids: Tensor, state: State = None, *, unroll: Unroll = full) -> tuple[Tensor, State]:
         """The logits (B, T, V) of each next token of ids (B, T), and the final state; `unroll` as in weft.nn.bptt."""
-        outputs, state = unroll(self.stack, self._inputs(ids), state)
+        outputs, state = unroll(self.stack, self.inputs_of(ids), state)
         return self.logits(dropout(outputs, self.dropout, self.training)), state
 
-    def _inputs(self, ids: Tensor) -> Tensor:
+    def inputs_of(self, ids: Tensor) -> Tensor:
         """What the stack reads of ids (B, T): their embedding with dropout, or themselves for one-hot vectors."""
         if self.embedding is None:
             return ids
@@ -180,7 +180,7 @@ class LanguageModel(nn.Module):
         after it in the window.
         """
         ids = window.inputs.to(self.device)
-        inputs = self._inputs(ids)
+        inputs = self.inputs_of(ids)
         outputs, state = unroll(self.stack, inputs, None if window.reset_state else state)
         total = self._cross_entropy(outputs, window.targets.to(self.device))
         count = int((window.targets != IGNORE_INDEX).sum())
@@ -284,7 +284,7 @@ class LanguageModel(nn.Module):
         length = row_tokens or len(tokens)
         places = evaluation_windows(np.arange(len(tokens)), row_tokens=length)
         for window, at in zip(evaluation_windows(tokens, row_tokens=length), places, strict=True):
-            outputs, state = self.stack(self._inputs(window.inputs.to(self.device)), state)
+            outputs, state = self.stack(self.inputs_of(window.inputs.to(self.device)), state)
             valid = window.targets != IGNORE_INDEX
             targets = window.targets[valid].to(self.device)
             found[at.targets[valid] - 1] = self.target_log_probs(outputs[valid], targets).cpu().double()
@@ -304,7 +304,7 @@ class AdaptiveLanguageModel(LanguageModel):
         )
         self.stack = self._stack(config, size)
 
-    def _inputs(self, ids: Tensor) -> Tensor:
+    def inputs_of(self, ids: Tensor) -> Tensor:
         return dropout(self.softmax.embed(ids), self.embedding_dropout, self.training)
 
     def embed(self, ids: Tensor) -> Tensor:

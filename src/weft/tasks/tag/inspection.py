@@ -48,7 +48,7 @@ def inspect_tag(predictor: TagPredictor, text: str) -> Inspection:
     @cache
     @torch.no_grad()
     def embeddings() -> Tensor:
-        encoded = model._encode(inputs)
+        encoded = model.encode(inputs)
         return encoded if isinstance(encoded, Tensor) else encoded.tensor()
 
     def logits(x: Tensor) -> Tensor:

@@ -172,14 +172,14 @@ class Tagger(nn.Module):
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Computes the tag scores (B, T, K)."""
-        hidden, _ = self.stack(self._encode(inputs), lengths=inputs.lengths)
+        hidden, _ = self.stack(self.encode(inputs), lengths=inputs.lengths)
         scores: Tensor = self.scores(self._drop(self.dropout).apply(hidden))
         return scores if self.training else scores + self.span_start_bias
 
     def loss(self, batch: TaggedBatch) -> Loss:
         """Computes the summed negative log-likelihood of the tags plus the weighted auxiliary loss."""
         inputs, lengths = batch.inputs, batch.inputs.lengths
-        x = self._encode(inputs)
+        x = self.encode(inputs)
         hidden, _ = self.stack(x, lengths=lengths)
         layer = ScoreLayer(
             self.scores.weight, self.scores.bias if self.training else self.scores.bias + self.span_start_bias
@@ -194,7 +194,7 @@ class Tagger(nn.Module):
             total = total + self.neighbour_weight * self.neighbour_loss(lowest, inputs.ids, lengths)
         return Loss(total, sum(lengths.tolist()))
 
-    def _encode(self, inputs: Inputs) -> Embedded | Tensor:
+    def encode(self, inputs: Inputs) -> Embedded | Tensor:
         return self.encoder(inputs, self._drop(self.embedding_dropout))  # type: ignore[no-any-return]  # (B, T, E)
 
     def _drop(self, rate: float) -> Dropout:

@@ -246,7 +246,7 @@ class TranslatePredictor(TaskPredictor):
         lengths = np.array([len(source.ids) for source in sources])
 
         def run(rows: IntArray) -> list[list[Translation]]:
-            return self._translate([sources[row] for row in rows], options)
+            return self.translate_batch([sources[row] for row in rows], options)
 
         found = iter(in_batches(lengths, run, max_tokens=max(1, TOKENS // beam), size=max(1, ROWS // beam)))
         results = (ResultList(next(found) if text.strip() else ()) for text in texts)
@@ -265,7 +265,7 @@ class TranslatePredictor(TaskPredictor):
         )
 
     @torch.no_grad()
-    def _translate(self, sources: list[_Source], options: _Options) -> list[list[Translation]]:
+    def translate_batch(self, sources: list[_Source], options: _Options) -> list[list[Translation]]:
         self.model.eval()
         rows = pad([source.ids for source in sources])
         stepper: Any = self.model.stepper(rows)

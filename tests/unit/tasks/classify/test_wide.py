@@ -25,13 +25,13 @@ from weft.tasks.classify.linear import (
     IDF_C,
     LOGISTIC,
     NBSVM,
-    _cross_entropy,
-    _Problem,
-    _squared_hinge,
+    LinearProblem,
     fit_idf_logistic,
     fit_logistic,
     fit_nbsvm,
     log_count_ratios,
+    softmax_loss,
+    squared_hinge,
 )
 from weft.tasks.classify.mixing import (
     CROSS_FITTED_TEXTS,
@@ -144,7 +144,11 @@ def problem(loss, decay):
     features = scaled_features(keys, known)
     ratios = log_count_ratios(features, labels, 3, len(known))
     offset = torch.randn(len(texts), 3, generator=torch.Generator().manual_seed(1))
-    return _Problem(features, ratios, labels, decay, loss, offset, CLASS_WEIGHTS), dense(features, len(known)), labels
+    return (
+        LinearProblem(features, ratios, labels, decay, loss, offset, CLASS_WEIGHTS),
+        dense(features, len(known)),
+        labels,
+    )
 
 
 def test_log_count_ratios_by_hand():
@@ -164,7 +168,7 @@ def test_log_count_ratios_by_hand():
 @pytest.mark.parametrize("name", ["cross-entropy", "hinge"])
 def test_solution_is_the_optimum(name):
     """By autograd on dense matrices in double precision: no step from the solution lowers the objective."""
-    loss, decay = {"cross-entropy": (_cross_entropy, 1e-3), "hinge": (_squared_hinge, 1e-2)}[name]
+    loss, decay = {"cross-entropy": (softmax_loss, 1e-3), "hinge": (squared_hinge, 1e-2)}[name]
     one, matrix, labels = problem(loss, decay)
     weights, bias = (part.double().requires_grad_() for part in one.solve())
     logits = matrix @ (weights * one.ratios.double()) + bias + one.offset.double()

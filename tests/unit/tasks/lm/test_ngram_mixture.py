@@ -54,7 +54,7 @@ def predict_stepwise(model, tokens):
 @pytest.mark.parametrize("elements", [1, 300, 1 << 20])
 def test_most_probable_tokens_are_those_of_its_steps(trained, monkeypatch, elements):
     monkeypatch.setattr("weft.tasks.lm.model.TABLE_ELEMENTS", elements)
-    monkeypatch.setattr("weft.tasks.kneser_ney._CHUNK", elements)
+    monkeypatch.setattr("weft.tasks.kneser_ney.TOKENS_AT_ONCE", elements)
     dev = held_out_tokens(trained.run, trained.text_field)
     both = interpolate([*trained.model.members] * 2, trained.model.models[-1], 0.4)
     for model in (trained.model, both):

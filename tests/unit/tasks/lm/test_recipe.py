@@ -67,7 +67,7 @@ def test_characters_have_weight_decay_and_no_dropout_of_the_embedding():
     config = load_config(LmConfig, sets={"model.hidden_size": 8, "model.embedding_dim": 8, "model.dropout": 0.5}).model
     for size, dropped in ((1000, False), (1001, True), (20_000, True)):
         model = make_language_model(size, config).train()
-        assert bool((model._inputs(torch.arange(9)[None]) == 0).any()) is dropped
+        assert bool((model.inputs_of(torch.arange(9)[None]) == 0).any()) is dropped
 
 
 def test_less_time_than_two_passes_needs_no_dropout():

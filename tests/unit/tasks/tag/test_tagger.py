@@ -78,8 +78,8 @@ def test_the_battery(task, output):
 def test_a_mutant_that_sees_padding_fails_the_battery():
     model, columns = made()
     model.double()
-    read = model._encode
-    model._encode = lambda inputs: read(inputs).tensor() * (1 + 0.1 * inputs.ids.shape[1])  # the batch's width leaks in
+    read = model.encode
+    model.encode = lambda inputs: read(inputs).tensor() * (1 + 0.1 * inputs.ids.shape[1])  # the batch's width leaks in
     with pytest.raises(AssertionError, match="do not add up"):
         check_model(model, batch(columns, [0, 1, 2, 3]), [batch(columns, rows) for rows in ([2], [0, 3], [1])])
 

@@ -173,7 +173,7 @@ def test_a_file_is_translated_in_batches_of_similar_length(monkeypatch):
         seen.append([len(source.ids) for source in sources])
         return [[source.ids] for source in sources]
 
-    monkeypatch.setattr(TranslatePredictor, "_translate", translate)
+    monkeypatch.setattr(TranslatePredictor, "translate_batch", translate)
     generator = random.Random(1)
     texts = ["cat " * generator.randint(1, 60) for _ in range(6000)]
     given = found.n_best(texts, 1)
