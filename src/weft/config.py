@@ -97,6 +97,9 @@ def load_config(
         base: nested values, as `to_dict` returns them.
         sections: settings by section, such as `train={"epochs": 3}`.
 
+    Returns:
+        A `kind` with all its settings.
+
     Raises:
         WeftError: for an unreadable file, an unknown key, a wrong type or a value out of range.
     """

@@ -39,6 +39,7 @@ class WeftError(Exception):
 class TensorError(WeftError, RuntimeError, ValueError):
     """A tensor that does not fit: its shape, type, device or values. torch reports these as RuntimeError or ValueError.
 
+    >>> import torch
     >>> from weft.nn import GRUCell
     >>> try:
     ...     GRUCell(4, 5)(torch.zeros(3, 7))

@@ -184,7 +184,7 @@ class SequenceTagger(_TextEstimator):
         classes_: The tags, sorted.
 
     >>> words, tags = [["the", "cat"], ["a", "dog"]] * 20, [["DET", "NOUN"], ["DET", "NOUN"]] * 20
-    >>> SequenceTagger(epochs=6, hidden_size=16).fit(words, tags).predict([["the", "dog"]])
+    >>> SequenceTagger(epochs=20, learning_rate=0.02, hidden_size=16).fit(words, tags).predict([["the", "dog"]])
     [['DET', 'NOUN']]
     """
 

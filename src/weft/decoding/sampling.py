@@ -34,6 +34,9 @@ def greedy(log_probs: Tensor, uniforms: Tensor) -> Tensor:
     Args:
         log_probs: (R, V) log-probabilities of the next token.
         uniforms: (R,) random numbers, which are not used.
+
+    Returns:
+        (R,) token ids.
     """
     return log_probs.argmax(-1)
 

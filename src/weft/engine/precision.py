@@ -40,6 +40,12 @@ def precision(name: str, *, kept: str = "float32") -> Iterator[None]:
         kept: of the gates and states that training keeps for the backward pass: "bf16" halves their memory. Outputs
             are the same, gradients differ by about 1 %. Transforms of torch.func and compiled models keep float32.
 
+    Returns:
+        A context manager.
+
+    Raises:
+        WeftError: another name.
+
     >>> from weft.nn import LSTMCell, Recurrent
     >>> with precision("bf16"):
     ...     outputs, state = Recurrent(LSTMCell(4, 8))(torch.zeros(2, 3, 4))

@@ -56,6 +56,9 @@ class AdaptiveSoftmax(nn.Module):
         hidden_size: H, the dimension of what the output layer reads. If it differs from E, a projection comes first.
         cutoffs: the first id of every cluster but the head.
 
+    Raises:
+        WeftError: the cutoffs do not rise inside the vocabulary.
+
     Shapes: `embed` maps ids (...) to (..., E); `log_probs` maps (..., H) to (..., V).
     """
 

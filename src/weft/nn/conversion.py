@@ -26,6 +26,9 @@ def from_torch(module: nn.RNN | nn.GRU | nn.LSTM) -> Stack:
     Args:
         module: the module. Without biases (bias=False) the stack's cells have none.
 
+    Returns:
+        A stack of one layer for each of the module's; its weights are copies.
+
     Raises:
         WeftError: another module, or one with `proj_size`.
     """
@@ -62,6 +65,9 @@ def to_torch(stack: Stack) -> nn.RNN | nn.GRU | nn.LSTM:
 
     Args:
         stack: a stack of equal layers.
+
+    Returns:
+        The module; its weights are copies.
 
     Raises:
         WeftError: torch.nn has no such layer: a residual stack, a cell that torch does not have, a reversed layer, or

@@ -138,6 +138,9 @@ def train(
         progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error: first how the data
             was read, and what was chosen for it.
 
+    Returns:
+        The task's predictor with the best weights, as `weft.load` returns it.
+
     Raises:
         WeftError: If the task is unknown, `out` exists, or the data or a setting is not usable.
     """
@@ -232,6 +235,9 @@ def resume(
         progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error.
         cells: Custom cells, for a run that was trained with one.
 
+    Returns:
+        The task's predictor with the best weights, as `weft.load` returns it.
+
     Raises:
         WeftError: If the run is damaged or is not trained, another process trains it, or a setting cannot change.
 
@@ -267,6 +273,9 @@ def load_for(path: str | Path | Run, capability: str, *, device: str = "cpu") ->
         path: The run directory.
         capability: The command: "generate", "fill", "classify", "tag", "translate", ...
         device: Where the model runs: "cpu", "cuda", ...
+
+    Returns:
+        The predictor.
 
     Raises:
         WeftError: If the run is not of a task that serves the command.

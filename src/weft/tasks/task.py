@@ -261,6 +261,9 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             source: The data's name. The run has its own copy of the data; this is only compared with its origin.
             cells: Custom cells, for a run that was trained with one.
 
+        Returns:
+            A Training at its last checkpoint. It goes on when `steps()` is iterated over.
+
         Raises:
             WeftError: If the run is of another task, damaged, or does not fit the settings or the source.
         """
@@ -318,6 +321,12 @@ class Task(RunKind[TaskConfig, Predictor], Generic[DataSource, TaskConfig, Predi
             input: What the files are.
             progress: Whether to show progress, in a terminal, a notebook, or as lines on standard error: first how the
                 data was read, and what was chosen for it.
+
+        Returns:
+            The predictor with the best weights, as `weft.load` returns it.
+
+        Raises:
+            WeftError: If `out` exists, or the data or a setting is not usable.
         """
         config, classes = take_cells(config)
         with using_cells(classes):

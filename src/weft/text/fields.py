@@ -83,7 +83,7 @@ class Tags(Field[Sequence[str]]):
 
     >>> field = Tags.fit([["O", "B-X"], ["O"]], SCHEMES["bio"])
     >>> field.tags, field.encode(["O", "B-X"]), field.decode([2])
-    (('B-X', 'I-X', 'O'), [2, 0], ('O',))
+    (('O', 'B-X', 'I-X'), [0, 1], ('I-X',))
     """
 
     tags: tuple[str, ...]

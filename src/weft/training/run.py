@@ -263,6 +263,9 @@ def open_run(path: str | Path) -> Run:
     Args:
         path: The run directory.
 
+    Returns:
+        The run. Its files are read when they are asked for.
+
     Raises:
         WeftError: If there is no run at the path, or it is damaged or of another format.
     """

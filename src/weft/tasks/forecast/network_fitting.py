@@ -201,7 +201,7 @@ def usual_lags(season: int, horizon: int, length: int) -> int:
     """The number of last values that a network reads: some seasons, a week of hours, and no less than the horizon.
 
     >>> [usual_lags(season, 6, 500) for season in (12, 4, 7, 24, 52, 1)]
-    [48, 16, 56, 168, 104, 12]
+    [48, 32, 49, 168, 90, 12]
     """
     seasons = 7 if season in (24, 48, 96) else min(8, max(4, -(-48 // season))) if season < 24 else 2
     wanted = max(seasons * season if season > 1 else 2 * horizon, horizon)

@@ -147,6 +147,9 @@ def train_forecast(
         dev: Later values of the series; without them the last horizon of each series is held out to evaluate.
         progress: Whether to show progress.
 
+    Returns:
+        The forecaster, as `weft.load` returns it.
+
     Raises:
         WeftError: If `out` exists, or the data or a setting is not usable.
 

@@ -174,6 +174,9 @@ def fit_hmm(
 
     Returns:
         The model with the best objective.
+
+    Raises:
+        WeftError: an argument or an observation is out of range.
     """
     if restarts < 1:
         raise WeftError(f"restarts is {restarts}", expected="1 (a single run) or more")
@@ -207,6 +210,9 @@ def count_hmm(
         states: K, the number of states.
         size: V, the number of observation values.
         smoothing: added to every count.
+
+    Returns:
+        The model with the relative frequencies.
 
     Raises:
         WeftError: lengths differ, or a value is out of range.

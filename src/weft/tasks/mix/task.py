@@ -171,10 +171,6 @@ def mix(
 
     Raises:
         WeftError: There is no run to mix, the vocabularies differ, or there is no held-out text.
-
-    Example:
-        mixed = weft.mix(["runs/lm", "runs/ngram"], "runs/mixed")
-        print([(part.name, part.weight) for part in mixed.parts], mixed.likelihood.perplexity)
     """
     path = check_path(out, "`out`")
     check_new(path)
