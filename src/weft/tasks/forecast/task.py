@@ -85,10 +85,16 @@ class ForecastTask(Task[Any, ForecastConfig, ForecastPredictor]):
         values = {SEASON: season, HORIZON: asked if asked > 1 else USUAL_HORIZON}
         open_settings = [name for name in (SEASON, HORIZON) if name in auto_settings(config)]
         chosen = resolve_auto(config, values)
-        horizon = chosen.model.horizon
-        if horizon >= max(len(one) for one in found):
+        horizon, longest = chosen.model.horizon, max(len(one) for one in found)
+        if chosen.model.season >= longest:
             raise WeftError(
-                f"the horizon is {horizon} steps, and the longest series has {max(len(one) for one in found)}",
+                f"a season is {chosen.model.season} steps, and the longest series has {longest}",
+                expected="series longer than a season",
+                hint=f"`--season {season}`" if season > 1 else "`--season 1`: no season",
+            )
+        if horizon >= longest:
+            raise WeftError(
+                f"the horizon is {horizon} steps, and the longest series has {longest}",
                 expected="series longer than the horizon",
                 hint=f"`model.horizon={max(1, length // 4)}`",
             )
