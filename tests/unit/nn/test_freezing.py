@@ -206,8 +206,8 @@ def test_a_frozen_module_converts_and_moves():
     quantized, _ = module_of("gru", "int8")
     weft.freeze(quantized)
     before = run(quantized, x)
-    for name, buffer in list(quantized.cell._buffers.items()):
-        quantized.cell._buffers[name] = buffer.clone()  # as a trip to another device does
+    for name, buffer in list(quantized.cell.named_buffers()):
+        setattr(quantized.cell, name, buffer.clone())  # as a trip to another device does
     assert equal(run(quantized, x), before)
 
 
