@@ -54,9 +54,9 @@ inline int64_t cached_bytes() {
 template <typename T>
 struct LayerWeights;
 
-// One direction of one layer over the rows.
+// One cell over the rows in one direction: what a call works with. Python passes an abi::Direction for each.
 template <typename T>
-struct Direction {
+struct CellRun {
     const Program* program;
     const LayerWeights<T>* kept_weights = nullptr;  // packed in an earlier call; nullptr: this call packs them
     int64_t rows, steps, tokens, inputs;            // inputs: features of x, or the size of the vocabulary
@@ -121,7 +121,7 @@ struct Task {
 };
 
 template <typename T>
-bool ids_in_range(const Direction<T>& call) {
+bool ids_in_range(const CellRun<T>& call) {
     if (!call.ids || call.distinct) return true;
     for (int64_t b = 0; b < call.rows; ++b)
         for (int64_t t = 0; t < call.length(b); ++t) {
@@ -145,11 +145,11 @@ constexpr int64_t kTaskRows = kTileRows < 8 ? 2 * kTileRows : kTileRows;
 // Deals groups to tasks in a serpentine order, longest first, so that all tasks get long and short rows. Two tasks a
 // thread where they fill the kernel: if a thread is suspended, another takes the task that it has not begun.
 template <typename T>
-std::vector<Task> divide(const std::vector<Direction<T>>& calls, int64_t threads) {
+std::vector<Task> divide(const std::vector<CellRun<T>>& calls, int64_t threads) {
     std::vector<Task> tasks;
     const int64_t share = std::max<int64_t>(1, threads / static_cast<int64_t>(calls.size()));
     for (size_t c = 0; c < calls.size(); ++c) {
-        const Direction<T>& call = calls[c];
+        const CellRun<T>& call = calls[c];
         const int64_t groups = groups_of(call.rows);
         const int64_t wanted = threads > 1 && call.rows >= 2 * share * kTaskRows ? 2 * share : share;
         const int64_t parts = std::max<int64_t>(1, std::min(wanted, groups));

@@ -12,7 +12,7 @@ namespace weft {
 
 // The bias of the projected input: bias_ih, and recurrent biases that can be added to it.
 template <typename T>
-void fill_bias(const Direction<T>& call, T* bias) {
+void fill_bias(const CellRun<T>& call, T* bias) {
     const Program& program = *call.program;
     const int64_t H = program.hidden;
     std::copy_n(call.parameters[1], program.width(), bias);
@@ -25,13 +25,13 @@ void fill_bias(const Direction<T>& call, T* bias) {
 }
 
 template <typename T>
-int64_t vector_elements(const Direction<T>& call) {
+int64_t vector_elements(const CellRun<T>& call) {
     return static_cast<int64_t>(call.program->vectors.size() + call.program->vector_sums.size()) * call.program->hidden;
 }
 
 // Fills the table of vectors (vectors + sums, H); the last rows are sums of others.
 template <typename T>
-void fill_vectors(const Direction<T>& call, T* row) {
+void fill_vectors(const CellRun<T>& call, T* row) {
     const int64_t H = call.program->hidden;
     const T* table = row;
     for (const VectorSource& vector : call.program->vectors) {
@@ -49,7 +49,7 @@ void fill_vectors(const Direction<T>& call, T* row) {
 
 // Rows of the projected input that are columns of weight_ih: id(i) for row i.
 template <typename T, typename Id>
-void project_ids(const Direction<T>& call, const T* bias, int64_t from, int64_t to, const Id& id) {
+void project_ids(const CellRun<T>& call, const T* bias, int64_t from, int64_t to, const Id& id) {
     constexpr int64_t some = 16;  // rows of the weight at a time, so that their lines stay in the cache
     const int64_t width = call.program->width();
     for (int64_t j = 0; j < width; j += some)
@@ -129,7 +129,7 @@ struct LayerWeights : AnyLayerWeights {
     LayerWeights(const abi::PackWeightsCall<T>& given, abi::Reader& reader)
         : program(*static_cast<const Program*>(given.program)), inputs(given.inputs) {
         const Precision precision = precision_of<T>(given.precision);
-        Direction<T> call{};
+        CellRun<T> call{};
         call.program = &program;
         call.inputs = inputs;
         for (size_t i = 0; i < program.parameters.size(); ++i) call.parameters.push_back(reader.take<const T*>());

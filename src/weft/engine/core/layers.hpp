@@ -9,7 +9,7 @@ namespace weft {
 // Directions over the same rows, whose outputs stand side by side, and dropout on what they read.
 template <typename T>
 struct Layer {
-    std::vector<Direction<T>> calls;
+    std::vector<CellRun<T>> calls;
     Dropout dropout;
     int64_t width = 0;
     T *outputs = nullptr, *d_outputs = nullptr;
@@ -56,7 +56,7 @@ class Run {
             layers.emplace_back(static_cast<size_t>(described.directions),
                                 read_dropout(described.keep, described.seed));
             Layer<T>& layer = layers.back();
-            for (Direction<T>& call : layer.calls) {
+            for (CellRun<T>& call : layer.calls) {
                 const auto& direction = reader.take<abi::Direction<T>>();
                 begin(call, direction);
                 if (direction.weights && !train)
@@ -86,13 +86,13 @@ class Run {
             x = layer.outputs;
             d_x = layer.d_outputs;
         }
-        each([&](Direction<T>& call) {
+        each([&](CellRun<T>& call) {
             take(reader, call.program->parameters.size(), call.parameters);
             take(reader, static_cast<size_t>(call.program->states), call.first);
         });
-        each([&](Direction<T>& call) { take(reader, static_cast<size_t>(call.program->states), call.last); });
+        each([&](CellRun<T>& call) { take(reader, static_cast<size_t>(call.program->states), call.last); });
         if (backward)
-            each([&](Direction<T>& call) {
+            each([&](CellRun<T>& call) {
                 take(reader, call.program->parameters.size(), call.gradients);
                 take(reader, static_cast<size_t>(call.program->states),
                      call.first);  // backward: the gradients of the states before
@@ -103,7 +103,7 @@ class Run {
   private:
     static int64_t aligned(int64_t elements) { return round_up(elements, 16); }  // what follows begins on a cache line
 
-    void begin(Direction<T>& call, const abi::Direction<T>& direction) {
+    void begin(CellRun<T>& call, const abi::Direction<T>& direction) {
         const Program& program = *static_cast<const Program*>(direction.program);
         call.program = &program;
         call.rows = rows.count;
@@ -122,7 +122,7 @@ class Run {
     }
 
     // Assigns the values that are kept for the backward pass; returns the memory after them.
-    T* keep(Direction<T>& call, T* memory) {
+    T* keep(CellRun<T>& call, T* memory) {
         const Program& program = *call.program;
         const int64_t gates = call.tokens * program.width(), kept = call.tokens * program.kept();
         call.kept = memory;
@@ -135,7 +135,7 @@ class Run {
     void place(Layer<T>& layer, T* outputs, T* d_outputs, int64_t distance) {
         layer.outputs = outputs;
         layer.d_outputs = d_outputs;
-        for (Direction<T>& call : layer.calls) {
+        for (CellRun<T>& call : layer.calls) {
             call.put(OUTPUT, outputs, layer.width);
             call.put(D_OUTPUT, d_outputs, distance);
             if (outputs) outputs += call.program->hidden;
@@ -146,7 +146,7 @@ class Run {
     template <typename Do>
     void each(const Do& with) {
         for (Layer<T>& layer : layers)
-            for (Direction<T>& call : layer.calls) with(call);
+            for (CellRun<T>& call : layer.calls) with(call);
     }
 
     template <typename Pointer>

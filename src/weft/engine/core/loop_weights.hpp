@@ -23,12 +23,12 @@ struct PackedWeights {
 template <typename T>
 class LoopWeights {
   public:
-    LoopWeights(const std::vector<Direction<T>>& calls, bool backward, bool is_shared)
+    LoopWeights(const std::vector<CellRun<T>>& calls, bool backward, bool is_shared)
         : calls_(calls), backward_(backward) {
         static std::atomic<int64_t> passes{0};
         pass_ = ++passes;
         int64_t elements = 0;
-        for (const Direction<T>& call : calls) {
+        for (const CellRun<T>& call : calls) {
             shared_.push_back(shape(call));
             if (call.kept_weights) continue;
             each(call, shared_.back(),
@@ -75,7 +75,7 @@ class LoopWeights {
     }
 
   private:
-    PackedWeights<T> shape(const Direction<T>& call) const {
+    PackedWeights<T> shape(const CellRun<T>& call) const {
         PackedWeights<T> weights;
         if (const LayerWeights<T>* kept = call.kept_weights) {
             for (const auto& product : kept->products) weights.products.push_back(product->panels());
@@ -89,21 +89,21 @@ class LoopWeights {
         return weights;
     }
 
-    bool has_input(const Direction<T>& call) const { return call.fused_input && !backward_; }
-    int64_t columns(const Direction<T>& call, size_t k) const {
+    bool has_input(const CellRun<T>& call) const { return call.fused_input && !backward_; }
+    int64_t columns(const CellRun<T>& call, size_t k) const {
         return backward_ ? call.backward_columns() : call.forward_columns(k);
     }
 
     // Calls visit(panels, columns) for every weight of a direction.
     template <typename Visit>
-    void each(const Direction<T>& call, PackedWeights<T>& weights, const Visit& visit) const {
+    void each(const CellRun<T>& call, PackedWeights<T>& weights, const Visit& visit) const {
         for (size_t k = 0; k < weights.products.size(); ++k) visit(weights.products[k], columns(call, k));
         if (has_input(call)) visit(weights.input, call.input_columns());
     }
 
     // Calls add(elements, job) with a job for every panel of a direction.
     template <typename Add>
-    void pack_all(const Direction<T>& call, const PackedWeights<T>& weights, const Add& add) const {
+    void pack_all(const CellRun<T>& call, const PackedWeights<T>& weights, const Add& add) const {
         const int64_t H = call.program->hidden;
         for (size_t k = 0; k < weights.products.size(); ++k) {
             const Panels<T>& panels = weights.products[k];
@@ -127,7 +127,7 @@ class LoopWeights {
             });
     }
 
-    const std::vector<Direction<T>>& calls_;
+    const std::vector<CellRun<T>>& calls_;
     const bool backward_;
     int64_t pass_;
     bool is_shared_;

@@ -23,7 +23,7 @@ constexpr int64_t kSharedPacking = int64_t(1) << 18;  // elements; one thread pa
 // The gradient of weight_ih from that of the projected input, for some of its rows: column v is the sum over the tokens
 // with id v. Sums are collected with ids as rows and transposed at the end.
 template <typename T>
-void add_by_id(const Direction<T>& call, int64_t first, int64_t last) {
+void add_by_id(const CellRun<T>& call, int64_t first, int64_t last) {
     static thread_local Workspace workspace;
     const int64_t columns = last - first, stride = call.stride[D_INPUT];
     T* sums = workspace.elements<T>(call.inputs * columns);
@@ -47,7 +47,7 @@ void add_by_id(const Direction<T>& call, int64_t first, int64_t last) {
 // many. In training its memory becomes that of kept values, so only small weights are worth it. A few rows would wait
 // for weight_ih at each step.
 template <typename T>
-bool fuses_input(const Direction<T>& call) {
+bool fuses_input(const CellRun<T>& call) {
     const bool exact = call.precision == Precision::exact;
     if (call.ids) return false;
     if (call.half_kept) return true;  // what is kept has no room for the projected input
@@ -59,11 +59,11 @@ bool fuses_input(const Direction<T>& call) {
 
 // Runs the directions of one layer.
 template <typename T>
-Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
+Status forward_layer(std::vector<CellRun<T>>& calls, int64_t threads) {
     static thread_local Workspace workspace;
     Arena<T> arena;
     Gemms<T> products;
-    for (Direction<T>& call : calls) {
+    for (CellRun<T>& call : calls) {
         if (!ids_in_range(call)) return Status::id_out_of_range;
         const int64_t width = call.program->width();
         const int64_t kinds = call.distinct ? call.distinct : call.inputs,
@@ -114,7 +114,7 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     Jobs jobs;
     weights.pack(jobs);
     int number = 0;
-    for (Direction<T>& call : calls) {
+    for (CellRun<T>& call : calls) {
         if (!call.kept_weights) {
             fill_bias(call, call.bias);
             fill_vectors(call, call.base[VECTORS]);
@@ -145,7 +145,7 @@ Status forward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     const std::vector<Task> tasks = divide(calls, column_threads > 1 ? 1 : threads);
     run_loops(static_cast<int64_t>(tasks.size()), threads, column_threads, [&](int64_t i, ThreadPool& pool) {
         const Task& task = tasks[static_cast<size_t>(i)];
-        const Direction<T>& call = calls[task.call];
+        const CellRun<T>& call = calls[task.call];
         const Code& code = call.train ? call.program->train : call.program->run;
         TimeLoop<T>(call, code, weights.of(task.call), task, pool).forward();
     });
@@ -176,7 +176,7 @@ Status run_forward(const abi::RunCall<T>& call, abi::Reader& reader) {
 // The products that give the gradients of a call's weights and input. `into` maps each target to the last product into
 // it.
 template <typename T>
-void add_gradients(const Direction<T>& call, Gemms<T>& products, std::map<const T*, int>& into) {
+void add_gradients(const CellRun<T>& call, Gemms<T>& products, std::map<const T*, int>& into) {
     const Program& program = *call.program;
     const int64_t H = program.hidden, N = call.tokens, width = program.width();
     auto add = [&](Gemm<T> work) {
@@ -261,7 +261,7 @@ void add_gradients(const Direction<T>& call, Gemms<T>& products, std::map<const 
 
 // Clears the gradients of weights of which the step uses only a part.
 template <typename T>
-void clear_unused(const Direction<T>& call) {
+void clear_unused(const CellRun<T>& call) {
     const Program& program = *call.program;
     std::map<int, std::set<int64_t>> used;  // the starts of the used blocks of each parameter
     for (const WeightGradient& gradient : program.weight_gradients)
@@ -277,7 +277,7 @@ void clear_unused(const Direction<T>& call) {
 
 // From sums over rows and steps to the gradients of bias_ih and of every parameter used as a vector.
 template <typename T>
-void finish_vectors(const Direction<T>& call) {
+void finish_vectors(const CellRun<T>& call) {
     const Program& program = *call.program;
     const int64_t H = program.hidden, padded = round_up(H, kWidth<T>);
     std::vector<bool> begun(program.parameters.size(), false);
@@ -301,15 +301,15 @@ void finish_vectors(const Direction<T>& call) {
 }
 
 template <typename T>
-void run_backward_loops(std::vector<Direction<T>>& calls, const LoopWeights<T>& weights, int64_t threads,
+void run_backward_loops(std::vector<CellRun<T>>& calls, const LoopWeights<T>& weights, int64_t threads,
                         int64_t column_threads) {
     const std::vector<Task> tasks = divide(calls, column_threads > 1 ? 1 : threads);
     run_loops(static_cast<int64_t>(tasks.size()), threads, column_threads, [&](int64_t i, ThreadPool& pool) {
         const Task& task = tasks[static_cast<size_t>(i)];
-        const Direction<T>& call = calls[task.call];
+        const CellRun<T>& call = calls[task.call];
         TimeLoop<T>(call, call.program->backward, weights.of(task.call), task, pool).backward();
     });
-    for (const Direction<T>& call : calls) {  // the sums of the first group become those of all rows
+    for (const CellRun<T>& call : calls) {  // the sums of the first group become those of all rows
         if (call.rows == 0) std::fill_n(call.sums, call.sums_of_group(), T(0));
         for (int64_t group = 1; group < groups_of(call.rows); ++group) {
             const T* from = call.sums + group * call.sums_of_group();
@@ -319,10 +319,10 @@ void run_backward_loops(std::vector<Direction<T>>& calls, const LoopWeights<T>& 
 }
 
 template <typename T>
-void backward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
+void backward_layer(std::vector<CellRun<T>>& calls, int64_t threads) {
     static thread_local Workspace workspace, panels;
     Arena<T> arena, panel_arena;
-    for (Direction<T>& call : calls) {
+    for (CellRun<T>& call : calls) {
         const Program& program = *call.program;
         const int64_t H = program.hidden;
         call.put(D_INPUT, nullptr, program.width());
@@ -339,19 +339,19 @@ void backward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     arena.settle(workspace);
     Gemms<T> products;
     std::map<const T*, int> into;
-    for (const Direction<T>& call : calls) add_gradients(call, products, into);
+    for (const CellRun<T>& call : calls) add_gradients(call, products, into);
     products.ask(panel_arena);
     panel_arena.settle(panels);
 
     Jobs jobs;
-    for (const Direction<T>& call : calls) fill_vectors(call, call.base[VECTORS]);
+    for (const CellRun<T>& call : calls) fill_vectors(call, call.base[VECTORS]);
     weights.pack(jobs);
     products.pack(jobs, false);
     jobs.run(threads, kSharedPacking);
     run_backward_loops(calls, weights, threads, column_threads);
     products.pack(jobs, true);
     jobs.run(threads, kSharedPacking);
-    for (const Direction<T>& call : calls) {
+    for (const CellRun<T>& call : calls) {
         clear_unused(call);
         const int64_t width = call.program->width(), some = 64;
         for (int64_t first = 0; call.ids && call.gradients[0] && first < width; first += some)
@@ -360,7 +360,7 @@ void backward_layer(std::vector<Direction<T>>& calls, int64_t threads) {
     }
     products.multiply(jobs);
     jobs.run(threads);
-    for (const Direction<T>& call : calls) finish_vectors(call);
+    for (const CellRun<T>& call : calls) finish_vectors(call);
     workspace.trim();
     panels.trim();
 }
@@ -375,7 +375,7 @@ Status run_backward(const abi::RunCall<T>& call, abi::Reader& reader) {
         backward_layer(run.layers[n].calls, threads);
         if (n) drop_between(run, n, run.layers[n - 1].d_outputs, threads);
     }
-    const Direction<T>& first = run.layers[0].calls[0];
+    const CellRun<T>& first = run.layers[0].calls[0];
     if (run.embedding.is_wanted())
         add_rows(run.embedding, threads);
     else if (first.d_x && first.lengths)

@@ -38,9 +38,9 @@ constexpr int64_t kColumnWork = int64_t(1) << 22;   // bytes that a loop reads i
 
 // How many threads divide the columns of a loop's products; 1: they divide the rows.
 template <typename T>
-int64_t threads_for_columns(const std::vector<Direction<T>>& calls, int64_t threads) {
+int64_t threads_for_columns(const std::vector<CellRun<T>>& calls, int64_t threads) {
     const auto directions = static_cast<int64_t>(calls.size());
-    const Direction<T>& call = calls[0];
+    const CellRun<T>& call = calls[0];
     if (directions >= threads || directions * call.rows > 2 * threads) return 1;
     int64_t bytes = 0;  // of the smallest product
     for (size_t k = 0; k < call.program->products.size(); ++k) {

@@ -1,7 +1,7 @@
 // One layer of a stream over one block of rows: its work areas, and its step.
 #pragma once
 
-#include "interpreter.hpp"
+#include "initial_sums.hpp"
 #include "run.hpp"
 
 namespace weft {
@@ -27,7 +27,6 @@ class StreamLayer {
     // output (rows, H). Every part of a state is (rows, H). Inputs and outputs must not overlap.
     void step(ThreadPool& pool, const int64_t* ids, const T* values, const T* const* before, T* const* after,
               T* output) {
-        ids_ = ids;
         if (weights_.input)
             weights_.input->multiply(pool, rows_, values, weights_.inputs, converted_.data(), projected_.data(),
                                      input_stride_, [this](int64_t n) {
@@ -43,11 +42,14 @@ class StreamLayer {
         }
         interpreter_.run(code_.segments[0], rows_);
         for (size_t k = 0; k < program_.products.size(); ++k) {
-            if (!whole_panels_) begin_product(k);
+            const Where<T> to{product(k), columns(PRODUCT), nullptr}, from{input_, input_stride_, ids};
+            const T* vectors = weights_.vectors->data();
+            initial_.begin(k, rows_, from, vectors, to);
             const int state = program_.products[k].state;
             const T* a = state >= 0 ? before[state] : operands_.data() + static_cast<int64_t>(k) * H_;
             weights_.products[k]->multiply(pool, rows_, a, state >= 0 ? H_ : columns(OPERAND), converted_.data(),
-                                           product(k), columns(PRODUCT), [this, k](int64_t n) { return start(k, n); });
+                                           to.base, to.stride,
+                                           [&](int64_t n) { return initial_.of(k, n, from, vectors, to); });
             interpreter_.run(code_.segments[k + 1], rows_);
         }
     }
@@ -84,43 +86,15 @@ class StreamLayer {
         }
     }
 
-    // The initial sums of a product, for the panel of column n: the projected input, a vector, or zero.
-    Where<const T> start(size_t k, int64_t n) {
-        if (!whole_panels_) return {product(k) + n, columns(PRODUCT), nullptr};
-        return begin(k, static_cast<size_t>(n / H_), n % H_);
-    }
-    Where<const T> begin(size_t k, size_t block, int64_t column) {
-        const ProductShape& shape = program_.products[k];
-        if (shape.input_block[block] >= 0)
-            return {input_ + shape.input_block[block] * H_ + column, input_stride_, ids_};
-        if (shape.vector[block] >= 0) return {weights_.vectors->data() + shape.vector[block] * H_ + column, 0, nullptr};
-        return {};
-    }
-
-    // Copies the initial sums to the product's memory, where a panel may cross the end of a block.
-    void begin_product(size_t k) {
-        for (size_t block = 0; block < program_.products[k].input_block.size(); ++block) {
-            const Where<const T> where = begin(k, block, 0);
-            for (int64_t r = 0; r < rows_; ++r) {
-                T* to = product(k) + r * columns(PRODUCT) + static_cast<int64_t>(block) * H_;
-                if (where.base)
-                    copy_row(where.row(r), H_, to);
-                else
-                    std::fill_n(to, H_, T(0));
-            }
-        }
-    }
-
     const LayerWeights<T>& weights_;
     const Program& program_;
     const Code& code_;
     int64_t rows_, H_;
-    const bool whole_panels_ = H_ % kPanel<T> == 0;  // no panel holds parts of two blocks
+    const InitialSums<T> initial_{program_};
     Memory<T> products_memory_, operands_, scratch_, projected_, converted_, arena_;
     Interpreter<T> interpreter_;
     T* input_;
     int64_t input_stride_;
-    const int64_t* ids_ = nullptr;
 };
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "direction.hpp"
-#include "interpreter.hpp"
+#include "initial_sums.hpp"
 #include "loop_weights.hpp"
 #include "shared_columns.hpp"
 
@@ -20,7 +20,7 @@ constexpr int64_t kProjectedRows = 64;  // of several steps that are projected a
 template <typename T>
 class TimeLoop {
   public:
-    TimeLoop(const Direction<T>& call, const Code& code, const PackedWeights<T>& weights, const Task& task,
+    TimeLoop(const CellRun<T>& call, const Code& code, const PackedWeights<T>& weights, const Task& task,
              ThreadPool& pool)
         : call_(call), code_(code), weights_(weights), program_(*call.program), rows_(task.rows), pool_(pool),
           H_(call.program->hidden), interpreter_(code, H_, arena(call, code, static_cast<int64_t>(rows_.size())),
@@ -50,15 +50,17 @@ class TimeLoop {
             if (call_.fused_input) project(active, s);
             interpreter_.run(code_.segments[0], active);
             for (size_t k = 0; k < program_.products.size(); ++k) {
-                if (!whole_panels_) begin_product(k, active);
+                const Where<T> product{base_[PRODUCT] + product_column_[k], stride_[PRODUCT], nullptr};
+                const Where<T> from = input(0);
+                initial_.begin(k, active, from, call_.base[VECTORS], product);
                 const int state = program_.products[k].state;
                 const Buffer source = state >= 0 ? STATE : OPERAND;
                 const int64_t column = H_ * (state >= 0 ? state : static_cast<int64_t>(k));
                 const Panels<T>& weight = weights_.products[k];
                 const T* h = base_[source] + column;
                 multiply_shared(pool_, active, weight.operand(active, h, stride_[source], converted_), weight,
-                                call_.forward_columns(k), base_[PRODUCT] + product_column_[k], stride_[PRODUCT],
-                                s % 2 == 1, [this, k](int64_t n) { return start(k, n); });
+                                call_.forward_columns(k), product.base, product.stride, s % 2 == 1,
+                                [&](int64_t n) { return initial_.of(k, n, from, call_.base[VECTORS], product); });
                 interpreter_.run(code_.segments[k + 1], active);
             }
             for (int64_t r = shrink(active, s + 1); r < active; ++r)
@@ -115,7 +117,7 @@ class TimeLoop {
 
   private:
     // The sums of each row's group, which begin at zero; nothing, if the code has no sums.
-    static std::vector<T*> sums_of(const Direction<T>& call, const Code& code, const Task& task) {
+    static std::vector<T*> sums_of(const CellRun<T>& call, const Code& code, const Task& task) {
         std::vector<T*> sums;
         if (!code.sums) return sums;
         sums.reserve(task.groups.size());
@@ -128,7 +130,7 @@ class TimeLoop {
     }
 
     // Lays out the local buffers; returns the rest of the thread's memory, for the interpreter.
-    T* arena(const Direction<T>& call, const Code& code, int64_t rows) {
+    T* arena(const CellRun<T>& call, const Code& code, int64_t rows) {
         static thread_local Workspace workspace;
         const Program& program = *call.program;
         const auto products = static_cast<int64_t>(program.products.size());
@@ -243,36 +245,6 @@ class TimeLoop {
         }
     }
 
-    // The initial sums of a product, for the panel of column n: the projected input, a vector, or zero.
-    Where<const T> start(size_t k, int64_t n) const {
-        if (!whole_panels_) return {base_[PRODUCT] + product_column_[k] + n, stride_[PRODUCT], nullptr};
-        const ProductShape& shape = program_.products[k];
-        const auto j = static_cast<size_t>(n / H_);
-        if (shape.input_block[j] >= 0) {
-            const Where<T> from = input(shape.input_block[j] * H_ + n % H_);
-            return {from.base, from.stride, from.index};
-        }
-        if (shape.vector[j] >= 0) return {call_.base[VECTORS] + shape.vector[j] * H_ + n % H_, 0, nullptr};
-        return {};
-    }
-
-    // Copies the initial sums to the product's memory, where a panel may cross the end of a block.
-    void begin_product(size_t k, int64_t active) {
-        const ProductShape& shape = program_.products[k];
-        for (int64_t r = 0; r < active; ++r) {
-            T* to = base_[PRODUCT] + r * stride_[PRODUCT] + product_column_[k];
-            const T* from = input(0).row(r);
-            for (size_t j = 0; j < shape.input_block.size(); ++j, to += H_) {
-                if (shape.input_block[j] >= 0)
-                    std::memcpy(to, from + shape.input_block[j] * H_, static_cast<size_t>(H_) * sizeof(T));
-                else if (shape.vector[j] >= 0)
-                    std::memcpy(to, call_.base[VECTORS] + shape.vector[j] * H_, static_cast<size_t>(H_) * sizeof(T));
-                else
-                    std::fill_n(to, H_, T(0));
-            }
-        }
-    }
-
     void exchange(Buffer a, Buffer b) {
         std::swap(base_[a], base_[b]);
         locate_all(a, b);
@@ -294,7 +266,7 @@ class TimeLoop {
         if (to) std::memcpy(to + row * H_, from, static_cast<size_t>(H_) * sizeof(T));
     }
 
-    const Direction<T>& call_;
+    const CellRun<T>& call_;
     const Code& code_;
     const PackedWeights<T>& weights_;
     const Program& program_;
@@ -310,7 +282,7 @@ class TimeLoop {
     std::vector<int64_t> product_column_, d_product_column_, d_operand_column_;
     std::vector<int64_t> offsets_, token_, spread_, source_;
     Interpreter<T> interpreter_;
-    const bool whole_panels_ = H_ % kPanel<T> == 0;  // no panel holds parts of two blocks
+    const InitialSums<T> initial_{program_};
 };
 
 }  // namespace weft
