@@ -59,16 +59,18 @@ class _Weight(NamedTuple):
     address: int
 
     def is_current(self) -> bool:
-        now = self.own.get(self.key)
-        return now is self.tensor and now._version == self.version and now.data_ptr() == self.address
+        tensor = self.tensor
+        if self.own.get(self.key) is not tensor or tensor is None:
+            return False
+        return tensor._version == self.version and tensor.data_ptr() == self.address
 
     def has_moved(self) -> bool:
         """Whether it was only moved, to other memory or to another type: its values are as they were."""
         now, before = self.own.get(self.key), self.tensor
-        if now is before:
-            return now._version == self.version
         if not isinstance(now, Tensor) or before is None or now.shape != before.shape or now.is_meta:
             return False
+        if now is before:
+            return before._version == self.version
         return torch.equal(now.to(before.device, before.dtype), before)
 
 
@@ -85,7 +87,9 @@ class KeptWeights:
     def is_current(self) -> bool:
         """Whether no write was seen since the weights were packed."""
         for _, own, key, tensor, version, place in self.weights:  # as _Weight.is_current: each step waits for this
-            if own.get(key) is not tensor or tensor._version != version or tensor.data_ptr() != place:
+            if own.get(key) is not tensor or tensor is None:
+                return False
+            if tensor._version != version or tensor.data_ptr() != place:
                 return False
         return True
 

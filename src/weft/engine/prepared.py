@@ -11,7 +11,7 @@ import weakref
 from array import array
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -143,8 +143,8 @@ class PreparedLayers:
                 if state is not None:
                     if type(state) is not kind:
                         return None
-                    shape = rows, self.hidden[len(found)]
-                    for part in state:
+                    shape, parts = (rows, self.hidden[len(found)]), cast(Sequence[Tensor], state)
+                    for part in parts:
                         if type(part) is not Tensor or part.dtype is not dtype or part.shape != shape:
                             return None
                         if not part.is_cpu or not part.is_contiguous():
