@@ -62,7 +62,7 @@ class _Weight(NamedTuple):
         tensor = self.tensor
         if self.own.get(self.key) is not tensor or tensor is None:
             return False
-        return tensor._version == self.version and tensor.data_ptr() == self.address
+        return bool(tensor._version == self.version and tensor.data_ptr() == self.address)
 
     def has_moved(self) -> bool:
         """Whether it was only moved, to other memory or to another type: its values are as they were."""
