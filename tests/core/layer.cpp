@@ -26,7 +26,7 @@ std::vector<float> run(Layer& layer, int64_t threads) {
     call.x = layer.x.data();
     call.outputs = outputs.data();
     call.layers = 1;
-    std::vector<int64_t> records = {1, 0, 0, reinterpret_cast<int64_t>(&layer.program), kInputs, 0, 0, 0};
+    std::vector<int64_t> records = {1, 0, 0, reinterpret_cast<int64_t>(&layer.program), kInputs, 0, 0, 0, 0};
     for (std::vector<float>& values : layer.parameters) records.push_back(reinterpret_cast<int64_t>(values.data()));
     records.push_back(0);  // no state before
     records.push_back(reinterpret_cast<int64_t>(last.data()));

@@ -40,16 +40,23 @@ std::vector<float> run(weft::AnyStream& stream, int64_t token, int64_t threads, 
 
 int main() {
     weft::Program first = tanh_cell(kVocabulary, kHidden), second = tanh_cell(kHidden, kHidden);
-    std::vector<std::vector<float>> parameters;
-    std::vector<int64_t> records;
+    std::vector<weft::SharedWeights> layers;
     for (weft::Program* program : {&first, &second}) {
-        records.push_back(reinterpret_cast<int64_t>(program));
-        records.push_back(program->parameters[0].row);
+        std::vector<std::vector<float>> parameters;
+        std::vector<int64_t> addresses;
         for (const weft::Parameter& parameter : program->parameters) {
-            parameters.push_back(small_values(parameter.elements, parameters.size()));
-            records.push_back(reinterpret_cast<int64_t>(parameters.back().data()));
+            parameters.push_back(small_values(parameter.elements, 10 * layers.size() + parameters.size()));
+            addresses.push_back(reinterpret_cast<int64_t>(parameters.back().data()));
         }
+        weft::abi::PackWeightsCall<float> call{};
+        call.program = program;
+        call.inputs = program->parameters[0].row;
+        call.by_id = layers.empty();
+        weft::abi::Reader reader(addresses.data());
+        layers.push_back(std::make_shared<weft::LayerWeights<float>>(call, reader));
     }
+    std::vector<int64_t> records;
+    for (weft::SharedWeights& weights : layers) records.push_back(reinterpret_cast<int64_t>(&weights));
     const std::vector<float> weight = small_values(kVocabulary * kHidden, 100);
     weft::abi::Reader reader(records.data());
     const weft::abi::StreamCall<float> call{0, 1, 1, 2, kVocabulary, weight.data(), nullptr, 0, nullptr};

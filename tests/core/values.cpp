@@ -244,7 +244,8 @@ std::vector<T> run_layer(const Library& library, const Cell& cell, weft::Precisi
                                             .inputs = cell.inputs,
                                             .reverse = reverse,
                                             .row_mask = nullptr,
-                                            .step_mask = nullptr});
+                                            .step_mask = nullptr,
+                                            .weights = nullptr});
         records.add_addresses(parameters);
         records.add_addresses(first);
         records.add_addresses(backward ? d_last : last);
@@ -275,6 +276,24 @@ bool run_layers(Results& results, const Library& library, const std::vector<Cell
     return true;
 }
 
+// The weights of a cell as a stream reads them.
+void* pack(const Library& library, const Cell& cell, std::vector<std::vector<float>>& parameters, int64_t by_id,
+           weft::Precision precision) {
+    int64_t bytes = 0;
+    void* weights = nullptr;
+    Records records;
+    records.add(weft::abi::PackWeightsCall<float>{.is_double = 0,
+                                                  .program = cell.program,
+                                                  .inputs = cell.inputs,
+                                                  .by_id = by_id,
+                                                  .precision = static_cast<int64_t>(precision),
+                                                  .bytes = &bytes,
+                                                  .weights = &weights});
+    records.add_addresses(parameters);
+    library.run("weft_pack_weights", records.words.data());
+    return weights;
+}
+
 // Logits of some steps of a stream of two layers.
 void run_stream(Results& results, const Library& library, Cell first, Cell second, weft::Precision precision) {
     constexpr int64_t kRows = 7;
@@ -292,11 +311,10 @@ void run_stream(Results& results, const Library& library, Cell first, Cell secon
                                              .bias = bias.data(),
                                              .precision = static_cast<int64_t>(precision),
                                              .stream = &stream});
-    records.add(weft::abi::StreamLayer<float>{.program = first.program, .inputs = first.inputs});
-    records.add_addresses(one);
-    records.add(weft::abi::StreamLayer<float>{.program = second.program, .inputs = second.inputs});
-    records.add_addresses(two);
+    void* packed[] = {pack(library, first, one, 1, precision), pack(library, second, two, 0, precision)};
+    for (void* weights : packed) records.add(weft::abi::StreamLayer<float>{.weights = weights});
     library.run("weft_new_stream", records.words.data());
+    for (void* weights : packed) library.run("weft_free_weights", weights);  // the stream keeps them
     const size_t parts = static_cast<size_t>(first.states + second.states);
     for (size_t i = 0; i < 2 * parts; ++i) states.emplace_back(static_cast<size_t>(kRows * H));
     std::vector<float> logits(static_cast<size_t>(kRows * V));
