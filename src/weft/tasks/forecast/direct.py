@@ -81,16 +81,21 @@ class DirectNetwork(SeriesNetwork):
         return pinball_loss(self.quantiles(batch), batch.targets, batch.known)
 
     def read(self, batch: SeriesWindows) -> Tensor:
-        """The inputs (B, S, U) of the recurrent layer: S segments of the lags."""
+        """The inputs (B, S, U) of the recurrent layer: S segments of the lags of prepared windows."""
         rows, size = len(batch.lags), self.segment * self.segments
         parts = [part[:, -size:].reshape(rows, self.segments, self.segment) for part in (batch.lags, 1 - batch.seen)]
         return torch.relu(self.embedding(torch.cat(parts, -1)))
 
+    def prepared(self, batch: SeriesWindows) -> SeriesWindows:
+        """The windows as `read` and `quantiles_after` take them."""
+        return batch
+
     def quantiles(self, batch: SeriesWindows) -> Tensor:
+        batch = self.prepared(batch)
         return self.quantiles_after(self.read(batch), batch)
 
     def quantiles_after(self, segments: Tensor, batch: SeriesWindows) -> Tensor:
-        """The quantiles (B, H, Q) after segments (B, S, U) of these windows."""
+        """The quantiles (B, H, Q) after segments (B, S, U) of prepared windows."""
         form, rows = self.form, len(segments)
         own, common = torch.cat([batch.lags, batch.context], 1), form.window.common
         shared = torch.cat([self.map[:, : form.lags], self.map[:, form.lags + 1 : common]], 1)
@@ -135,13 +140,7 @@ class SmoothedNetwork(DirectNetwork):
         super().start_from(panel, held_out)
         self.map.zero_()  # it would correct the seasonal naive forecast
 
-    def read(self, batch: SeriesWindows) -> Tensor:
-        return super().read(self.smoothed(batch))
-
-    def quantiles_after(self, segments: Tensor, batch: SeriesWindows) -> Tensor:
-        return super().quantiles_after(segments, self.smoothed(batch))
-
-    def smoothed(self, batch: SeriesWindows) -> SeriesWindows:
+    def prepared(self, batch: SeriesWindows) -> SeriesWindows:
         """The windows with what smoothing leaves as the lags, and its forecast in the place of the naive one."""
         span, horizon = min(self.form.season, self.form.lags), self.form.horizon
         rates = self.rates(batch.lags).sigmoid()

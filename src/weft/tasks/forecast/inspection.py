@@ -157,7 +157,7 @@ def _view_network(predictor: ForecastPredictor, text: str, name: str) -> Network
     lags = network.form.lags
     past = found.time_format.write(one.frequency.range(one.start, lags, first=len(one) - lags))
     if isinstance(network, DirectNetwork):
-        size = network.segment
+        batch, size = network.prepared(batch), network.segment
         times = tuple(past[lags - size * network.segments :: size])
         future = tuple(found.time_format.write(one.future_times(network.form.horizon)))
         return Network(

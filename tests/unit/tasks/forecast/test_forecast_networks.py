@@ -75,7 +75,7 @@ def test_smoothing_is_the_recursion_and_leaves_out_missing_values():
     row[-3] = np.nan
     panel = panel_of(SeriesRows([row]), FORM)
     batch = batch_at(panel, panel.ends)
-    found = network.smoothed(batch)
+    found = network.prepared(batch)
     values, seen = batch.lags[0].numpy(), batch.seen[0].numpy()
     rates = network.rates(batch.lags).sigmoid()[0].detach().numpy()
     level, season, past = values[:SEASON].mean(), [*(values[:SEASON] - values[:SEASON].mean())], []
